@@ -69,7 +69,7 @@ pub struct AdminPlane {
     at: String,
 }
 
-/// The next step for a request after its headers.
+/// Next step for an API request once its headers have been read.
 #[derive(Debug)]
 pub enum Begin {
     /// Send this response now.
@@ -152,7 +152,7 @@ impl AdminPlane {
         }
     }
 
-    /// Returns the time at which the timer is needed next.
+    /// Returns the time at which the timer must fire next.
     pub const fn due(&self) -> Option<Nanos> {
         self.due
     }
@@ -164,7 +164,7 @@ impl AdminPlane {
         self
     }
 
-    /// Does the timer's work, which is to report bans that have ended.
+    /// Handles a timer tick: reports bans that have ended.
     pub fn tick(&mut self, host: &dyn Host) {
         let now = host.now();
         self.due = self.report_bans(host, None, now);
@@ -173,8 +173,8 @@ impl AdminPlane {
         }
     }
 
-    /// Notes the changed end of a ban. Reports bans that have ended, now and when the next ban
-    /// ends.
+    /// Records a changed end of a ban, reports the bans that have ended, and sets the timer for the
+    /// next end.
     fn note_ban(&mut self, host: &dyn Host, change: Option<Change<'_>>, now: Nanos) {
         self.due = self.report_bans(host, change, now);
         if let Some(timer) = &mut self.timer {
@@ -195,8 +195,7 @@ impl AdminPlane {
             let record = current::load(host, &self.records, &metrics, now);
             let generation = record.map_or(0, |record| record.generation);
             for event in ended {
-                // An event without a rule is about bans that are only counted, not remembered
-                // individually.
+                // An event without a rule stands for the bans that [`ban_ends`] only counts.
                 metrics.unbanned(host, event.rule.is_some().into());
                 events::add(
                     host,
@@ -224,14 +223,14 @@ impl AdminPlane {
         }
     }
 
-    /// Adds a header to the response that lists how calls may send their JSON.
+    /// Adds the response header that lists the ways in which a call may send its JSON body.
     fn with_ways(&self, mut reply: Reply) -> Reply {
         let name = self.ways().name().to_owned();
         reply.headers.push((BODY_HEADER.into(), name));
         reply
     }
 
-    /// Returns the ways in which calls may send their JSON. A data role's listener rarely sets
+    /// Returns the ways in which a call may send its JSON body. A data role's listener rarely sets
     /// `allow_on_headers_stop_iteration`, and without it a body never arrives.
     const fn ways(&self) -> BodyWays {
         if self.at.is_empty() {
@@ -285,8 +284,8 @@ impl AdminPlane {
             let detail = "this call takes no body: send its parameters in the query";
             Err(Failure::bad(detail))
         };
-        // A state that a response shows must be in force on every worker, even if the worker that
-        // made the change has not announced it yet.
+        // The response shows this record, so every worker must apply it. The worker that changed
+        // the record may not have announced the change yet.
         if self.records.mark_announced() {
             let share = &self.settings.store.namespace;
             StoreMetrics::define(host, &mut self.registry, share).announce_change(host);
@@ -294,7 +293,7 @@ impl AdminPlane {
         self.with_ways(answer.unwrap_or_else(Failure::reply))
     }
 
-    /// Returns the record at the time of a call.
+    /// Returns the current record of the rules.
     fn record(&mut self, host: &dyn Host, call: &Call) -> Result<Rc<Record>, RecordError> {
         let share = &self.settings.store.namespace;
         let metrics = StoreMetrics::define(host, &mut self.registry, share);

@@ -32,11 +32,11 @@ pub(crate) struct BanEnd {
     pub(crate) until: Nanos,
 }
 
-/// Stored ends.
+/// Content of the shared value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Ends {
     bans: Vec<BanEnd>,
-    /// Number of further bans, and the last end among them.
+    /// Number of bans beyond [`BAN_ENDS`], and the last of their ends.
     others: u64,
     others_until: Nanos,
 }
@@ -93,7 +93,8 @@ impl Ends {
         ends.chain(others).min()
     }
 
-    /// Removes the bans that have ended, in the order of their ends, and the number of others.
+    /// Removes and returns the bans that have ended, in the order of their ends, and the number of
+    /// other bans.
     fn expire(&mut self, now: Nanos) -> (Vec<BanEnd>, u64) {
         let mut ended: Vec<BanEnd> = Vec::new();
         self.bans.retain(|end| {
@@ -127,8 +128,8 @@ impl Ends {
     }
 }
 
-/// Notes the change of a key's ban, and removes bans that have ended. Returns their events, still
-/// without a generation, and the time of the next end.
+/// Records the change of a key's ban, and removes the bans that have ended. Returns events for the
+/// removed bans, still without a generation, and the time of the next end.
 pub(crate) fn note(
     host: &dyn Host,
     share: &str,
@@ -170,8 +171,8 @@ pub(crate) fn note(
 
 type Swapped = (Vec<BanEnd>, u64, Option<Nanos>);
 
-/// Changes the ends in shared data. Returns `None` if other workers changed them first too many
-/// times, or if another version wrote them.
+/// Changes the ends in shared data. Returns `None` if other workers won every try, or if another
+/// version of Loudou wrote the ends.
 fn swap(
     host: &dyn Host,
     share: &str,
@@ -248,7 +249,7 @@ mod tests {
         assert_eq!(ended[0].detail, "the ban by ops ended 21s ago");
         assert_eq!(ended[0].until_ns, Some(SECOND(10).get()));
         assert_eq!(note(&host, "s", None, SECOND(31)).0, []);
-        // A ban of a key whose last ban ended unnoticed.
+        // The last ban of this key has ended, and no call has reported that yet.
         host.now.set(SECOND(91).get());
         assert_eq!(banned(&host, "longer", 99).0.len(), 1);
     }

@@ -1,4 +1,4 @@
-//! Counts workers that do not limit by the shared rules, for a warning in the status.
+//! Counts the workers that cannot read the shared rules, for a warning in the status.
 //!
 //! Workers of different generations are normal, because a worker reads the rules before its next
 //! decision, and a worker without requests stays behind until then. A worker that *cannot* read the
@@ -36,7 +36,7 @@ fn read(mut bytes: &[u8], now: Nanos) -> Vec<Report> {
 
 /// Reports that `worker` does not limit by the shared rules.
 pub(crate) fn report(host: &dyn Host, share: &str, worker: Nanos, now: Nanos) {
-    // If this fails, the next report repeats it.
+    // If this fails, the worker's next report repeats it.
     let _swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
         let mut reports = read(found.unwrap_or_default(), now);
         reports.retain(|(other, _)| *other != worker.get());

@@ -1,11 +1,11 @@
-//! A map by context number, without a hash function. Envoy counts contexts up, so the lowest bits
-//! of their numbers distribute them evenly.
+//! A map by context number, without a hash function. Envoy numbers contexts consecutively, so the
+//! lowest bits of the numbers distribute them evenly.
 
 /// A table with open addressing. It grows with the number of live contexts, which Envoy bounds.
 #[derive(Debug)]
 pub struct ByContext<T> {
-    /// Slots: none, or a power of two with at least a quarter free. A value is in the first free
-    /// slot from its home slot on.
+    /// Slots: none, or a power of two of which at least a quarter is free. A value is stored in its
+    /// home slot, or in the first free slot after it.
     slots: Vec<Option<(u32, T)>>,
     live: usize,
 }
@@ -45,8 +45,8 @@ impl<T> ByContext<T> {
         let mut hole = self.find(context)?;
         let (_, removed) = self.slots.get_mut(hole)?.take()?;
         self.live = self.live.saturating_sub(1);
-        // A search for the values after this slot passes over it, so the next value that may be
-        // here moves up.
+        // Searches for later values end at a free slot, so a later value that may be stored here
+        // moves into the hole.
         let mut at = self.after(hole);
         while let Some(Some((moved, _))) = self.slots.get(at) {
             let own = self.own(*moved);

@@ -11,8 +11,8 @@ use crate::metrics::StoreMetrics;
 use crate::record::{Record, RecordError, Records};
 
 /// Returns the cached record, or reads it again if a change was announced since. So a response
-/// always includes changes that were announced before the call, among them every edit that was
-/// already acknowledged.
+/// includes every change that was announced before the call, and with it every edit that was
+/// acknowledged.
 pub(crate) fn recent(
     host: &dyn Host,
     records: &Records,

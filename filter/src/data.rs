@@ -57,15 +57,16 @@ pub struct HoldState {
 }
 
 impl HoldState {
-    /// Returns true if [`DataPlane::responded`] must see the head of the response.
+    /// Returns true if [`DataPlane::responded`] must see the response headers.
     pub fn awaits_response(&self) -> bool {
         let reservations = self.reservations.as_ref();
         reservations.is_some_and(Reservations::settles)
     }
 }
 
-/// Adds headers to the current response. The headers of the draft are lists, so an upstream's
-/// values are kept. Headers that begin with `x-` have a single value, which the filter replaces.
+/// Adds headers to the current response. The draft's headers are lists, so the filter adds its
+/// items to an upstream's. Headers that begin with `x-` have a single value, so the filter replaces
+/// it.
 pub fn put(host: &dyn Host, headers: Headers) {
     for (name, value) in headers {
         if name.starts_with("x-") {
@@ -90,13 +91,13 @@ pub struct DataPlane {
     active: Option<Active>,
     /// Leases of fleet-wide limits, if a fleet is configured.
     fleet: Option<Fleet>,
-    /// True while a gauge counts this worker as unable to reach the relay.
+    /// True while the gauge `fleet.down` counts this worker.
     is_alone: Rc<Cell<bool>>,
     /// The embedded admin API, if configured.
     admin: Option<Box<AdminPlane>>,
     waiting: Waiting,
     planning: Planning,
-    /// Requests that no longer wait for a lease, in the order in which they are decided again.
+    /// Requests whose wait for a lease is over, in the order in which they are decided again.
     ready: VecDeque<Ready>,
     timer: Timer,
 }
@@ -154,7 +155,7 @@ impl DataPlane {
         self.active.as_mut()
     }
 
-    /// Returns the time at which the timer is needed next.
+    /// Returns the time at which the timer must fire next.
     fn next_tick(&self, now: Nanos) -> Option<Nanos> {
         let active = self.active.as_ref().and_then(Active::due);
         let fleet = self.fleet.as_ref().and_then(Fleet::due);
@@ -167,7 +168,7 @@ impl DataPlane {
         sooner(own, sooner(admin, sooner(fleet, ready)))
     }
 
-    /// Does the timer's work: activates the configuration, resumes requests that are due, and
+    /// Handles a timer tick: activates the configuration, resumes requests that are due, and
     /// flushes counts. Returns the requests that the caller must decide again. The timer stays on
     /// while work remains.
     pub fn tick(&mut self, host: &dyn Host) -> Vec<Again> {
@@ -216,7 +217,7 @@ impl DataPlane {
         again
     }
 
-    /// Returns the last actions to take if the VM dies.
+    /// Returns the actions to take if the VM dies.
     pub fn cleanup(&self) -> PanicCleanup {
         let share = self.configuration.share();
         self.waiting.cleanup(share, &self.is_alone)
@@ -255,21 +256,22 @@ impl DataPlane {
             active.see_response(host, configuration.share(), now);
         }
         if let (Some(fleet), false) = (&mut self.fleet, owing.is_empty()) {
-            // The other Envoys know a debt only from the engine.
+            // Other Envoys learn about a debt only through the engine, so the key is reported with
+            // the next call.
             fleet.decided(host, false, &owing, now);
             self.timer.fire_by(host, self.next_tick(now), now);
         }
     }
 
-    /// Reads the head of the current response, on which the cost of its request depends.
+    /// Reads the headers of the current response that its request's cost depends on.
     pub fn responded(&self, host: &dyn Host, hold_state: &HoldState) {
         if let (Some(active), Some(reservations)) = (&self.active, &hold_state.reservations) {
             reservations.respond(active.read_response(host, reservations));
         }
     }
 
-    /// Decides the current request, which belongs to `stream`. Whatever the verdict, the caller
-    /// must pass the returned hold state to [`Self::end`].
+    /// Decides the current request, which belongs to `stream`. For every verdict, the caller must
+    /// pass the returned hold state to [`Self::end`].
     pub fn decide(
         &mut self,
         host: &dyn Host,
@@ -303,7 +305,7 @@ impl DataPlane {
         };
         let decided = active.decide(host, &configuration.file, &incoming);
         let decision = self.enter(host, stream, decided, (now, Nanos::MAX));
-        // A request that is neither held nor limited by the fleet makes nothing due except counts.
+        // Without a fleet and without a held request, only the counts can need the timer.
         let needed = if self.fleet.is_none() && !matches!(decision.0, RequestOutcome::Hold(_)) {
             self.active.as_ref().and_then(Active::due)
         } else {
@@ -377,9 +379,9 @@ impl DataPlane {
     }
 }
 
-/// Returns the refusal of the current request while shared data cannot be used at all. Each rule
-/// reacts as if its bucket could not be read, so it refuses if its `on_error` does, if the key is
-/// banned by an override, or if the rule refuses requests without a usable key.
+/// Returns the refusal of the current request while shared data cannot be used at all. Each rule is
+/// evaluated as if its bucket could not be read. So a rule refuses if its `on_error` refuses, if an
+/// override bans the key, or if the rule refuses requests without a usable key.
 fn refusal_without_store(host: &dyn Host, rules: &[Rule], now: Nanos) -> Option<Reply> {
     let mut request = HostRequest::new(host);
     for rule in rules {
@@ -475,9 +477,9 @@ impl DataPlane {
         }
     }
 
-    /// Holds the current request if the fleet's changes are not known yet, because its key may be
-    /// banned. A request that no rule can refuse passes. If the memory for held requests is
-    /// used up, the filter decides the request at once, with the changes that it knows.
+    /// Holds the current request until the fleet's changes are known, because one of them may ban
+    /// its key. A request that no rule can refuse passes. If the memory for held requests is used
+    /// up, the filter decides the request at once, with the changes that it knows.
     fn hold_early(
         &mut self,
         host: &dyn Host,

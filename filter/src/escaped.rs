@@ -5,8 +5,8 @@ pub(crate) fn escaped(text: &str) -> String {
     text.chars().flat_map(char::escape_default).collect()
 }
 
-/// Returns the escaped beginning of a key. A key from a path may be any text, whereas keys of
-/// buckets are printable.
+/// Returns the escaped beginning of a key. A bucket's key is printable, but a key from a path may
+/// be any text.
 pub(crate) fn shown(key: &str) -> String {
     let end = key
         .char_indices()

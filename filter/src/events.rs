@@ -36,15 +36,15 @@ pub(crate) fn event(at: Clock, kind: EventKind, by: &str, generation: u64) -> Ev
     }
 }
 
-/// Adds an event to its source's ring and to Envoy's log. If it cannot be stored, it is only in the
-/// log, because the change itself has already happened.
+/// Adds an event to the ring of its source and to Envoy's log. The change itself has already
+/// happened, so an event that cannot be stored is still logged.
 pub(crate) fn add(host: &dyn Host, share: &str, event: &Event) {
     let source = event.kind.source();
     let level = match source {
         EventSource::Operators => LogLevel::Warn,
         EventSource::Filter => LogLevel::Info,
     };
-    // The event is stored first, so that it is in the list when the line appears.
+    // The event is stored before it is logged, so a reader of the log finds it in the list.
     let is_kept = kept::add(host, share, source, &|seq| json(event, seq)) == Ok(true);
     host.log(level, &line(event));
     if !is_kept {
@@ -72,7 +72,7 @@ fn json(event: &Event, seq: u64) -> Vec<u8> {
     Vec::new()
 }
 
-/// Cuts at least this many bytes off the end, if there are enough.
+/// Cuts at least this many bytes off the end, or all of a shorter text.
 fn shorten(text: &mut String, bytes: usize) {
     const MARK: char = '…';
     let end = text
@@ -108,7 +108,7 @@ pub(crate) fn add_ended(host: &dyn Host, share: &str, over: &Over<'_>, ended: &E
     add(host, share, &event);
 }
 
-/// The way in which edits ended.
+/// Details for the events of ended edits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Over<'a> {
     pub(crate) at: Clock,
@@ -156,9 +156,9 @@ struct Head<'a> {
 /// The events that a caller wants.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
-    /// Number after which they begin.
+    /// Number of the last event that the caller has seen.
     pub(crate) after: u64,
-    /// True if that number belongs to another process. It then counts as 0.
+    /// True if `after` belongs to another process. `after` is then treated as 0.
     pub(crate) is_other: bool,
     /// Source of the events. `None` for all sources.
     pub(crate) of: Option<EventSource>,
@@ -189,7 +189,7 @@ pub(crate) fn body(
     };
     let head = serde_json::to_vec(&head).unwrap_or_default();
     let rest = head.get(1..).unwrap_or_default();
-    // The events are already JSON, unless another program has damaged them.
+    // The stored events are JSON already, unless another program has damaged them.
     let with = |events: &[u8]| [b"{\"events\":[", events, b"],", rest].concat();
     let body = with(&page.events);
     // The JSON parser does not check ignored strings for UTF-8.

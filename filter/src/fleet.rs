@@ -6,9 +6,9 @@
 //! Envoy, which then decides without a call.
 //!
 //! A call carries all keys that need tokens, and its callback sends the next call. Only with a slow
-//! relay are several calls in flight. A worker calls for its own held requests, so no worker ever
-//! has to wake another. The core decides if a request waits ([`loudou_limiter::lease`]). This
-//! module only has the worker's part.
+//! relay are several calls in flight. Each worker calls the relay for its own held requests, so no
+//! worker ever has to wake another. The core decides if a request waits
+//! ([`loudou_limiter::lease`]). This module sends the calls and applies the responses.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -47,13 +47,13 @@ const MAX_FLIGHTS: usize = 4;
 /// While the last call is younger than 1/YOUNG of the time-out, the next call waits for its
 /// response, so that it carries more keys.
 const YOUNG: u64 = 4;
-/// A refill is delayed by 1/PATIENCE of a lease so that one call can batch many keys. The tokens
-/// that a key has left last for about a fourth of a lease.
+/// A refill is delayed by 1/PATIENCE of a lease so that one call can batch many keys. When a refill
+/// is requested, the key's remaining tokens last for about a fourth of a lease.
 const PATIENCE: u64 = 16;
 /// Maximum delay of a refill, for long leases.
 const MAX_PATIENCE: Nanos = Nanos::from_millis(20);
-/// Maximum number of keys in a call. A relay accepts more, but with this number a fourth of its
-/// usual deadline is already spent.
+/// Maximum number of keys in a call. A relay accepts more, but a call with this many keys already
+/// takes a fourth of the relay's usual deadline.
 const KEYS_PER_CALL: usize = 128;
 
 /// The rules in force at this worker and their buckets, on which the engine's responses act. The
@@ -77,7 +77,7 @@ pub(crate) trait RulesInForce {
         change: &mut LeaseChange<'_, T>,
     ) -> Option<(T, &str, Terms)>;
 
-    /// Reads the response to a call that reported the changes `told` (name and version of each),
+    /// Handles the response to a call that reported the changes `told` (name and version of each),
     /// and applies new changes.
     fn hear_changes(
         &self,
@@ -90,22 +90,22 @@ pub(crate) trait RulesInForce {
     /// Applies received changes for a bounded time. Returns true if all of them are now in force.
     fn apply_due(&self, host: &dyn Host, now: Nanos) -> bool;
 
-    /// Checks that the rules here still agree with the changes, because the configuration may be
-    /// another one now.
+    /// Compares the rules with the changes again, because a new configuration may be in force.
     fn recheck_changes(&self, host: &dyn Host, now: Nanos);
 }
 
-/// A function that changes a lease. `None` means no result.
+/// Function that changes a lease. `None` means no result.
 pub(crate) type LeaseChange<'a, T> = dyn FnMut(&mut Lease, &Terms) -> Option<T> + 'a;
 
-/// News about changes in the engine's response.
+/// State of the changes after a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum News {
-    /// No changes in the response.
+    /// The response is not about changes.
     Nothing,
     /// More changes must still be sent or received.
     More,
-    /// All the engine's changes are known here. `is_current` is true if they are also in force.
+    /// This Envoy has received all of the engine's changes. `is_current` is true if they are also
+    /// in force.
     All { is_current: bool },
 }
 
@@ -125,19 +125,19 @@ pub(crate) struct Fleet {
     settings: FleetSettings,
     namespace: String,
     breaker: Breaker,
-    /// Number of consecutive responses without an answer from the engine.
+    /// Number of consecutive relay responses in which the engine answered nothing.
     empty: u32,
     dues: Dues,
     early: Early,
     /// Calls in flight, in the order of sending.
     flights: Vec<Flight>,
     metrics: FleetMetrics,
-    /// True while this worker counts as having no answer from the engine. Shared with the VM's
-    /// will.
+    /// True while the gauge `fleet.down` counts this worker. Shared with the VM's
+    /// [`PanicCleanup`](crate::waiting::PanicCleanup).
     is_alone: Rc<Cell<bool>>,
     /// Number of Envoys that the engine last reported, or that the settings assume. At least 1.
     envoys: u32,
-    /// Time of the engine's last answer to this worker. Zero for never.
+    /// Time of the engine's last answer to this worker. 0 before the first answer.
     heard_at: Nanos,
     /// Time at which this worker last reported an answer to the other workers.
     told_at: Nanos,
@@ -193,13 +193,14 @@ impl Fleet {
         !self.flights.is_empty()
     }
 
-    /// Notes a request that waits for the lease of a key.
+    /// Queues a request until its key has enough tokens.
     pub(crate) fn hold(&mut self, host: &dyn Host, wanted: &Wanted, request: Ticket) {
         self.dues.hold(wanted.id, &wanted.key, wanted.cost, request);
         self.metrics.held(host);
     }
 
-    /// Notes a decision: made without the engine, or with leases that need a refill.
+    /// Handles a decision: counts it if it was made without the engine, and queues keys that need a
+    /// refill.
     pub(crate) fn decided(
         &mut self,
         host: &dyn Host,
@@ -215,7 +216,7 @@ impl Fleet {
         }
     }
 
-    /// Returns the time at which the timer is needed.
+    /// Returns the time at which the timer must fire.
     pub(crate) fn due(&self) -> Option<Nanos> {
         let may_call = match self.breaker.state() {
             State::Closed => None,
@@ -227,9 +228,9 @@ impl Fleet {
         sooner(sooner(may_call, waited), Some(self.next_look))
     }
 
-    /// Does the timer's work. A few times per second, one worker of this Envoy calls the relay, so
-    /// that the Envoy is counted and changes propagate. A worker that had no answers checks if the
-    /// engine answers again.
+    /// Handles a timer tick. A few times per second, one worker of this Envoy sends a heartbeat,
+    /// which counts the Envoy and exchanges changes. A worker without answers from the engine
+    /// checks if the engine answers again.
     pub(crate) fn tick(
         &mut self,
         host: &dyn Host,
@@ -256,8 +257,8 @@ impl Fleet {
         ready
     }
 
-    /// Makes a heartbeat call, which counts this Envoy, reports its changes and fetches the changes
-    /// of other Envoys.
+    /// Sends a heartbeat, which counts this Envoy, reports its changes and fetches the changes of
+    /// other Envoys.
     fn beat(&mut self, host: &dyn Host, active: &impl RulesInForce, now: Nanos) -> Vec<Ready> {
         let mut changes = Changes {
             head: travel::head(host, &self.namespace),
@@ -396,8 +397,7 @@ impl Fleet {
         answer: &Answer,
         now: Nanos,
     ) -> Vec<Ready> {
-        // The relay answered. If this number is missing, then the engine's node that counts Envoys
-        // did not answer.
+        // 0 means that the relay responded, but the engine's node that counts Envoys did not.
         if answer.envoys == 0 {
             self.note_empty(host, active, now);
             return Vec::new();
@@ -412,7 +412,8 @@ impl Fleet {
         }
     }
 
-    /// Reports an answer to the other workers. Returns true if an event reports an outage.
+    /// Reports an answer of the engine to the other workers. Returns true if the last event
+    /// reported an outage.
     fn note_answer(&mut self, host: &dyn Host, envoys: Option<u64>, now: Nanos) -> bool {
         let report_detail = envoys.is_some() || now.since(self.told_at) >= heartbeat::EVERY;
         if report_detail {
@@ -447,8 +448,8 @@ impl Fleet {
                     }
                     None => lease.failed(now, jitter),
                 }
-                // A denial stays in effect despite an error, and cheaper requests would cause a
-                // call at once.
+                // A failed call does not end a denial, so cheaper requests of the key would cause
+                // another call at once.
                 let would_ask = grant.is_none() && !lease.is_alone(now);
                 Some((lease.is_due(terms, now), would_ask))
             });
@@ -510,7 +511,7 @@ struct Asked {
     id: BucketId,
     key: String,
     ask: LeaseAsk,
-    /// Requests that wait for the key.
+    /// Requests that are held for the key.
     requests: Vec<Ticket>,
 }
 

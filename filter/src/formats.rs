@@ -11,9 +11,9 @@
 //!
 //! No version has changed since the first release, so there are no readers of earlier versions. A
 //! build that changes a version uses another key, reads the earlier value if its own is missing,
-//! and lists both here. A value with another version under this build's key breaks that rule. This
-//! build does not replace such a value, because the build that wrote it may still be running. The
-//! status names it.
+//! and lists both here. If a value under this build's key has another version all the same, this
+//! build does not replace it, because the build that wrote it may still be running. The status
+//! reports it.
 
 use loudou_store::page;
 
@@ -31,8 +31,8 @@ pub(crate) const BAN_ENDS: u64 = 1;
 /// Version of the changes that travel in a fleet.
 pub(crate) const CHANGES: u64 = 1;
 
-/// Values that begin with their version: key, description, version, and what is missing without the
-/// value.
+/// Values that begin with their version: key, description, version, and the feature that does not
+/// work without the value.
 const NUMBERED: [(&str, &str, u64, &str); 3] = [
     ("tail", "events", EVENTS, "events are in Envoy's log only"),
     (

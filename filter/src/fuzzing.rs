@@ -13,7 +13,7 @@ use crate::data::{self, DataPlane, RequestOutcome};
 use crate::host::fake::FakeHost;
 use crate::host::{Host as _, MetricKind, Reply};
 
-/// Shared data, and the time at which a worker left it.
+/// Shared data after a worker's end, with the time.
 #[derive(Clone, Debug)]
 pub struct Left {
     store: MemoryStore,
@@ -45,7 +45,7 @@ impl World {
     pub fn new(file: RuleFile, admin: AdminSettings, left: &Left) -> Self {
         let host = FakeHost::default();
         host.now.set(left.now.get());
-        // The clock advances, so that work with a time limit ends.
+        // Each reading advances the clock, so that work with a time limit ends.
         host.runs_by.set(1_000);
         *host.store.borrow_mut() = left.store.clone();
         let share = admin.store.namespace.clone();

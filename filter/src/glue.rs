@@ -2,8 +2,8 @@
 //!
 //! No decision is made here. [`exports`] has the functions that Envoy calls, and [`abi`] the host
 //! functions that Envoy offers. Neither can panic, because a panic would kill this VM and with it
-//! every request on the worker. Plugins of both roles may share a VM, so each context is found by
-//! its number.
+//! every request on the worker. Plugins of both roles may share a VM, so this module looks up each
+//! context by its number.
 
 use self::abi::EnvoyHost;
 use crate::RecordCaches;
@@ -26,7 +26,7 @@ mod exports;
 static MEMORY: Recycled<talc::wasm::WasmDynamicTalc> =
     Recycled::new(talc::wasm::new_wasm_dynamic_allocator());
 
-/// Next step of Envoy after a callback, as the ABI writes it.
+/// Next step of Envoy after a callback, in the ABI's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 enum Action {
@@ -223,8 +223,8 @@ impl Vm {
     }
 }
 
-/// Panics, or damages the shared rules, at the request of a test. Builds without this feature
-/// ignore the header.
+/// Panics or damages the shared rules if a test's header requests it. Only builds with this feature
+/// read the header.
 #[cfg(feature = "trap-for-tests")]
 fn trap_on_request() {
     match EnvoyHost.request_header("x-loudou-trap").as_deref() {

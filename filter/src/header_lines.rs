@@ -13,13 +13,13 @@ impl HeaderLines {
 
     /// Iterates over the lines of the header `name` (lower case).
     pub fn of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
-        // Envoy stores both under one name.
+        // Envoy stores `host` and `:authority` under one name.
         let name = if name == "host" { ":authority" } else { name };
         let lines = self.all().filter(move |(own, _)| *own == name.as_bytes());
         lines.map(|(_, line)| line)
     }
 
-    /// Iterates over all names and lines, up to the first truncated one.
+    /// Iterates over all names and values, up to the first truncated pair.
     fn all(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let (count, rest) = number(&self.0).unwrap_or_default();
         let lengths = count.saturating_mul(8);

@@ -1,7 +1,7 @@
 //! The interface to Envoy: everything that the filter needs from its host.
 //!
-//! Code above this trait does not know that it runs in wasm. No method panics, whatever the host
-//! returns. An unexpected status becomes `None` or [`StoreFailed`].
+//! Code above this trait does not know that it runs in wasm. No method panics: an unexpected status
+//! from the host becomes `None` or [`StoreFailed`].
 
 use std::borrow::Cow;
 
@@ -114,7 +114,7 @@ pub trait Host {
     fn metadata(&self, _path: &[String]) -> Vec<u8> {
         self.property("metadata").unwrap_or_default()
     }
-    /// Returns true if [`Self::metadata`] returns all of them, whatever the path.
+    /// Returns true if [`Self::metadata`] ignores the path and returns all metadata.
     fn reads_all_metadata(&self) -> bool {
         true
     }

@@ -1,8 +1,8 @@
 //! Identity of an Envoy process: a unique name and the start time.
 //!
-//! The identity is part of the shared record, which is created once and lives exactly as long as
-//! Envoy's shared data. Generations and event numbers start at 1 in every process. A client that
-//! has seen an earlier process needs the name to distinguish them.
+//! The identity is part of the shared record, which lives exactly as long as Envoy's shared data.
+//! Generations and event numbers start at 1 in every process, so a client needs the name to tell
+//! one process's numbers from another's.
 
 use loudou_limiter::{Clock, Nanos};
 
@@ -11,11 +11,11 @@ use crate::host::Host;
 /// Number of hexadecimal digits in a name.
 pub(crate) const DIGITS: usize = 16;
 
-/// An Envoy process, as its shared data identifies it.
+/// Identity of an Envoy process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Instance {
-    /// 64 random bits in hexadecimal. They are drawn only for this name, because the store's random
-    /// seed must stay secret.
+    /// 64 random bits in hexadecimal. They are not taken from the store's random seed, which must
+    /// stay secret.
     pub(crate) id: String,
     /// Creation time of the shared data, in milliseconds since the Unix epoch.
     pub(crate) started_unix_ms: u64,

@@ -1,6 +1,6 @@
-//! The VM's allocator. It reuses small freed blocks as they are, and does not ask the allocator
-//! below to split and merge its memory. A request frees all that it allocates, so nearly all its
-//! blocks were last used by the previous request, and are still in the processor's caches.
+//! The VM's allocator. It caches small freed blocks and reuses them, so that the allocator below
+//! does not have to merge and split its memory for each request. A request frees all of its memory,
+//! so the next request gets the same blocks, which are still in the processor's caches.
 //!
 //! Blocks come in size classes with a step of [`STEP`] bytes, up to [`LARGEST`]. At most [`KEPT`]
 //! free blocks per class are cached.
@@ -13,8 +13,8 @@ use std::ptr::null_mut;
 /// Step between two classes, in bytes. The allocator below divides its memory in units of this
 /// size.
 const STEP: usize = 16;
-/// Bytes that the allocator below adds to each block. With them, a block fills whole units, so it
-/// takes no more memory than a block of the exact size.
+/// Bytes that the allocator below adds to each block. Each class includes them, so a block fills
+/// whole units and wastes no memory.
 const TAIL: usize = 4;
 /// Number of classes.
 const CLASSES: usize = 64;

@@ -1,4 +1,5 @@
-//! Counters as Envoy metrics: process-wide, so that any worker can read the counts of all workers.
+//! Loudou's counts as Envoy metrics. Envoy's metrics are process-wide, so any worker can read the
+//! counts of all workers.
 //!
 //! ```text
 //! <share>.rule.<rule>.admitted | held | refused | shadow_refused | skipped | errors             counters
@@ -23,7 +24,8 @@
 //! <share>.reloads                                                            counter
 //! <share>.admin.unauthorized | forbidden                                         counters
 //! ```
-//! The names carry the rule, never a key: a metric lives as long as Envoy.
+//!
+//! A name may contain a rule but never a key, because Envoy keeps every metric until it exits.
 
 use loudou_api::{FleetStatus, RuleTotals, StoreStatus};
 use loudou_limiter::Nanos;
@@ -229,15 +231,15 @@ impl RuleMetrics {
 /// The counters of the costs that a rule settles when requests end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SettlementMetrics {
-    /// Requests with a number of a source.
+    /// Requests whose cost a source reported.
     reported: Option<MetricId>,
-    /// Requests without a certain number.
+    /// Requests whose cost was estimated, because no source reported it.
     estimated: Option<MetricId>,
     /// Requests with tokens of a model that has no weights of its own.
     other_model: Option<MetricId>,
-    /// Units that were reserved and not needed.
+    /// Units that were reserved but not used.
     returned: Option<MetricId>,
-    /// Units that were needed beyond the reservations.
+    /// Units that were used beyond the reservations.
     debt: Option<MetricId>,
 }
 
@@ -305,7 +307,7 @@ impl StoreMetrics {
             return known;
         }
         let new = Self::new(host, registry, share);
-        // A metric that Envoy did not define is tried again.
+        // If Envoy did not define a metric, the next call tries again.
         registry.store = new.generation.map(|_| new);
         new
     }
@@ -413,7 +415,7 @@ impl StoreMetrics {
         set(host, self.edits, rules);
     }
 
-    /// Counts this worker's adoption of a rule change.
+    /// Counts a rule change that this worker has adopted.
     pub(crate) fn adopted(&self, host: &dyn Host) {
         add(host, self.adopted, 1);
     }
@@ -433,21 +435,21 @@ impl StoreMetrics {
         }
     }
 
-    /// Subtracts this many ended operator bans.
+    /// Subtracts `count` bans from the gauge, because they were lifted or have expired.
     pub(crate) fn unbanned(&self, host: &dyn Host, count: i64) {
         if let Some(id) = self.bans {
             host.add_to_metric(id, count.saturating_neg());
         }
     }
 
-    /// Subtracts one used slot.
+    /// Counts a slot that is no longer used.
     pub(crate) fn freed(&self, host: &dyn Host) {
         if let Some(used) = self.used {
             host.add_to_metric(used, -1);
         }
     }
 
-    /// Returns the counts. The caller adds size and sample.
+    /// Returns the counts of the store. The caller adds the size and the sample of idle buckets.
     pub(crate) fn status(&self, host: &dyn Host) -> StoreStatus {
         StoreStatus {
             used: read(host, self.used),
@@ -557,7 +559,7 @@ impl FleetMetrics {
         add(host, self.local, 1);
     }
 
-    /// Returns the counts. The caller adds the state that workers share.
+    /// Returns the counts of the fleet. The caller adds the state that workers share.
     pub(crate) fn status(&self, host: &dyn Host) -> FleetStatus {
         FleetStatus {
             workers_down: read(host, self.down),

@@ -1,15 +1,16 @@
 //! The rules that all workers share: the rules of the plugin configuration, with edits on top.
 //!
 //! They are one record in shared data, changed by compare-and-swap. For each rule it contains the
-//! base from the configuration, the edit if there is one, the overrides that were edited
-//! individually, and the changes that live buckets may still have to follow. The record decides
-//! about every bucket of a rule that it knows, whatever the worker's configuration is: see
-//! [`Record::of_buckets`].
+//! rule of the configuration (the *base*), the edit if there is one, the overrides that were edited
+//! individually, and the changes that live buckets have not followed yet. For a rule in the record,
+//! every worker applies the record, even if the worker's configuration differs (see
+//! [`Record::of_buckets`]).
 //!
-//! Each of these is a part with its own text ([`part`]). A worker keeps the parts that it has read
-//! ([`Records`]), so a change costs it only the changed parts and a copy of the bytes. A later
-//! build extends the format by optional parts ([`Later`]). A worker that finds another format
-//! ([`crate::formats`]) does not touch it, and limits by its own configuration in separate buckets.
+//! Each of these is a *part* with a separate text ([`part`]). A worker keeps the parts that it has
+//! read ([`Records`]), so after a change it copies the bytes and parses only the changed parts. A
+//! later build extends the format by optional parts ([`Later`]). A worker that finds another format
+//! ([`crate::formats`]) does not change it, and applies its own configuration with separate
+//! buckets.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -57,7 +58,7 @@ const MAX_RECORD: usize = 2 * MAX_FILE_BYTES;
 /// The record.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Record {
-    /// Process that created the record. It never changes.
+    /// Process that created the record. It stays the same for the life of the record.
     pub(crate) instance: Instance,
     /// Generation, which every change increments.
     pub(crate) generation: u64,
@@ -65,16 +66,16 @@ pub(crate) struct Record {
     since_ns: u64,
     /// Time at which the configuration was adopted.
     taken_ns: u64,
-    /// Number of rollbacks still remembered when the last configuration was adopted.
+    /// Number of rollbacks that still counted when the last configuration was adopted.
     rollbacks: u32,
     /// Rules in order of evaluation.
     pub(crate) rules: Vec<Rc<RuleRecord>>,
-    /// Removed rules, latest last. Connections of an earlier configuration may still be limited by
-    /// them, and they may come back while their buckets live.
+    /// Removed rules, latest last. Connections of an earlier configuration may still use them, and
+    /// a later configuration may contain them again while their buckets live.
     gone: Vec<Rc<RuleRecord>>,
     /// Parts that only a later build can read.
     pub(crate) later: Later,
-    /// The rules in force, ready to decide.
+    /// The rules in force, in the form that decides requests. Built on first use.
     set: OnceCell<RuleSet>,
 }
 
@@ -119,7 +120,7 @@ impl Record {
         })
     }
 
-    /// Returns the record of a rule for changing it.
+    /// Returns the record of a rule, to change it.
     pub(crate) fn rule_mut(&mut self, name: &str) -> Option<&mut RuleRecord> {
         let found = self.rules.iter_mut().find(|rule| rule.base.name == name);
         found.map(Rc::make_mut)
@@ -130,12 +131,13 @@ impl Record {
         self.rules.iter().chain(&self.gone)
     }
 
-    /// Iterates over the current and the removed rules for changing them.
+    /// Iterates over the current and the removed rules, to change them.
     fn every_mut(&mut self) -> impl Iterator<Item = &mut Rc<RuleRecord>> {
         self.rules.iter_mut().chain(&mut self.gone)
     }
 
-    /// Iterates over selected rules for changing them. The other rules stay shared.
+    /// Iterates over selected rules, to change them. The other rules stay shared with the previous
+    /// record.
     fn all_mut(
         &mut self,
         which: impl Fn(&RuleRecord) -> bool,
@@ -145,17 +147,16 @@ impl Record {
             .map(Rc::make_mut)
     }
 
-    /// Returns the rules in force, ready to decide.
+    /// Returns the rules in force, in the form that decides requests.
     pub(crate) fn rule_set(&self) -> &RuleSet {
         let active = || self.rules.iter().map(|rule| rule.activate()).collect();
         self.set.get_or_init(active)
     }
 
-    /// Returns the record that decides about the buckets of a rule, which is at `place` in its
-    /// configuration: the newest rule with this name and key. Without such a record, the rule has
-    /// separate buckets.
+    /// Returns the rule record whose buckets the rule at `place` of a configuration uses: the
+    /// newest one with this name and key. If there is none, the rule has separate buckets.
     pub(crate) fn of_buckets(&self, place: usize, base: &Base) -> Option<&Rc<RuleRecord>> {
-        // Rule names are unique, so if the rule at `place` fits, it is the right one.
+        // Rule names are unique, so if the rule at `place` has this name, no search is needed.
         let near = self.rules.get(place).into_iter();
         let mut all = near.chain(&self.rules).chain(self.gone.iter().rev());
         all.find(|rule| rule.base.shares_buckets_with(base))
@@ -192,7 +193,8 @@ impl Record {
             && configured.next().is_none()
     }
 
-    /// Returns true if both have equal heads and identical parts, without a look at the values.
+    /// Returns true if the heads are equal and the parts are identical. Does not compare the
+    /// values.
     fn is_same(&self, other: &Self) -> bool {
         let head = |record: &Self| {
             let numbers = [record.generation, record.since_ns, record.taken_ns];
@@ -223,13 +225,13 @@ pub(crate) enum RecordError {
     Unreadable,
     /// A later build keeps the rules under another key.
     Moved,
-    /// Other workers changed the record first, too many times.
+    /// Another worker changed the record first in every try.
     Contended,
     /// A rule was changed faster than its buckets can be converted.
     TooOften,
     /// The record would have grown too large.
     TooLarge,
-    /// The host failed.
+    /// The host returned a failure.
     Failed,
 }
 
@@ -308,7 +310,8 @@ impl Later {
         rules.map(|rule| rule.name.as_str())
     }
 
-    /// Drops everything, because a configuration of this build takes over. Returns the rule names.
+    /// Drops these parts, because a configuration of this build is adopted. Returns the names of
+    /// the rules.
     fn end(&mut self) -> Vec<String> {
         let names = self.names().map(ToOwned::to_owned).collect();
         *self = Self::default();

@@ -23,23 +23,24 @@ pub(crate) struct HostRequest<'a> {
     fleet: Option<FleetView>,
     /// Time that the request has already waited.
     waited: Nanos,
-    /// All headers, if they were read.
+    /// All headers, once they were read.
     lines: Option<HeaderLines>,
-    /// The dynamic metadata, if they were read.
+    /// The dynamic metadata, once they were read.
     metadata: Option<Box<Metadata>>,
     known: Vec<Known>,
 }
 
 /// The dynamic metadata of a request.
 struct Metadata {
-    /// The metadata from the last read, in protobuf form. Some hosts return all metadata at every read.
+    /// Result of the last read, encoded as protobuf. It is kept because some hosts return all
+    /// metadata at every read.
     read: Option<Vec<u8>>,
-    /// The values at the paths that were asked for. Many rules may test the same path, and a client may send a token
-    /// with many thousand claims.
+    /// The values at each path that was read. They are kept because many rules may test the same
+    /// path, and a token may have many thousand claims.
     known: Vec<(Vec<String>, Values)>,
 }
 
-/// The values at a path in the metadata, of which there are several in a list.
+/// The values at a path in the metadata. A list has several.
 type Values = SmallVec<[Vec<u8>; 1]>;
 
 /// A value that was read.
@@ -66,8 +67,7 @@ impl<'a> HostRequest<'a> {
             waited: Nanos::ZERO,
             lines: None,
             metadata: None,
-            // Most rules need one or two values. Without this, the list would start with space for
-            // four.
+            // Most rules need one or two values, and an empty list would reserve space for four.
             known: Vec::with_capacity(2),
         }
     }
@@ -84,7 +84,7 @@ impl<'a> HostRequest<'a> {
         self
     }
 
-    /// Sets the fleet state, by whose leases fleet-wide limits are decided.
+    /// Sets the fleet state, which decides how fleet-wide limits use their leases.
     pub(crate) const fn leased(mut self, fleet: Option<FleetView>) -> Self {
         self.fleet = fleet;
         self
@@ -155,8 +155,8 @@ impl<'a> HostRequest<'a> {
             .get_or_insert_with(|| host.request_headers().unwrap_or_default())
     }
 
-    /// Reads the header line that counts, which is almost always the first line. If that is empty,
-    /// all headers are read.
+    /// Reads the first line of a header that is not empty. If the first line is empty, all headers
+    /// are read.
     fn read_header(&mut self, name: &str) -> Option<Vec<u8>> {
         if self.lines.is_none() {
             let first = self.host.request_header(name);
@@ -186,9 +186,8 @@ impl Request for HostRequest<'_> {
         self.known.get(index)?.value.as_deref().map(Cow::Borrowed)
     }
 
-    /// Calls `see` with each line of a header. Almost always the header has one line, which is read
-    /// here first. Envoy joins lines with commas, so a value without a comma is the only line.
-    /// Otherwise all headers are read.
+    /// Calls `see` with each line of a header. The first line is read alone. Envoy joins lines with
+    /// commas, so a value without a comma is the only line. Otherwise all headers are read.
     fn each_line(&mut self, name: &str, see: &mut dyn FnMut(&[u8])) {
         if self.lines.is_none() && self.index_of(name).is_none() {
             let joined = self.host.property(&format!("request\0headers\0{name}"));

@@ -10,18 +10,18 @@ use loudou_store::Receipt;
 
 use crate::settle::UpstreamResponse;
 
-/// Reservations of one request. Its stream has them, and while the request is held the queue has
-/// them too, to plan it again.
+/// Reservations of one request. Its stream owns them. While the request is held, the queue shares
+/// them, to plan the request again.
 #[derive(Clone, Debug)]
 pub(crate) struct Reservations(Rc<OfRequest>);
 
-/// Reservations with what is needed to settle them.
+/// Reservations with the data to settle them.
 #[derive(Debug)]
 struct OfRequest {
     list: RefCell<Vec<Reservation>>,
     /// True if some of them are settled when the request ends.
     settles: bool,
-    /// The head of the response, once it has come.
+    /// The response headers that costs depend on, once the response has come.
     response: RefCell<UpstreamResponse>,
 }
 
@@ -44,14 +44,14 @@ impl Reservations {
         self.0.settles
     }
 
-    /// Stores the head of the response, on which the cost of the request may depend.
+    /// Stores the response headers that the cost of the request may depend on.
     pub(crate) fn respond(&self, response: UpstreamResponse) {
         if let Ok(mut own) = self.0.response.try_borrow_mut() {
             *own = response;
         }
     }
 
-    /// Removes and returns the head of the response.
+    /// Removes and returns the stored response headers.
     pub(crate) fn take_response(&self) -> UpstreamResponse {
         let own = self.0.response.try_borrow_mut();
         own.map(|mut own| mem::take(&mut *own)).unwrap_or_default()
@@ -91,11 +91,11 @@ pub(crate) struct Reservation {
 /// What happens to reserved tokens when the request ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AtEnd {
-    /// They stay taken.
+    /// The tokens stay taken.
     Keep,
     /// Tokens that are taken only until the request ends are returned.
     Release,
-    /// The reservation is replaced by what the request cost.
+    /// The final cost of the request replaces the reservation.
     Settle,
 }
 

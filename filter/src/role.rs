@@ -1,8 +1,8 @@
-//! One plugin on one worker, and its requests, as both hosts use them: the Wasm sandbox and the
-//! native module.
+//! One plugin on one worker, and its requests. The Wasm module and the native module share this
+//! code.
 //!
-//! The hosts differ in how they find the plugin and the request of a callback. What a callback does
-//! then is here.
+//! Each of the two finds the plugin and the request of a callback in its own way, and then calls a
+//! function of this module.
 
 use std::mem;
 
@@ -72,7 +72,7 @@ impl Role {
         }
     }
 
-    /// Returns the last actions to take if the role dies in a panic.
+    /// Returns the actions to take if the role dies in a panic.
     pub fn cleanup(&self) -> Option<PanicCleanup> {
         match self {
             Self::Data(plane) => Some(plane.cleanup()),
@@ -80,7 +80,7 @@ impl Role {
         }
     }
 
-    /// Does the timer's work. Returns the requests that the caller must decide again.
+    /// Handles a timer tick. Returns the requests that the caller must decide again.
     pub fn tick(&mut self, host: &dyn Host) -> Vec<Again> {
         match self {
             Self::Data(plane) => plane.tick(host),
@@ -122,7 +122,8 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Handles the headers of the request, which is the host's current stream, with this number.
+    /// Handles the headers of the request, which is the host's current stream with the number
+    /// `stream`.
     pub fn request_headers(
         &mut self,
         role: &mut Role,
@@ -162,7 +163,7 @@ impl Stream {
         size: usize,
         is_whole: bool,
     ) -> Action {
-        // A body that is too large is answered at once, without its remainder.
+        // A body that is too large is refused before the rest of it arrives.
         self.rest(role, host, is_whole || size > MAX_BODY)
     }
 
@@ -171,8 +172,8 @@ impl Stream {
         self.rest(role, host, true)
     }
 
-    /// Handles the body and trailers of a request. They wait while the request is held, and they
-    /// complete the body of an admin API call.
+    /// Handles the body and trailers of a request. Pauses them while the request is held, and
+    /// answers an admin API call once its body is complete.
     fn rest(&mut self, role: &mut Role, host: &dyn Host, is_whole: bool) -> Action {
         match role {
             Role::Data(plane) if plane.waits(&self.hold_state) => Action::Pause,
@@ -186,19 +187,20 @@ impl Stream {
         }
     }
 
-    /// Returns true if [`Self::response_headers`] has something to do, unless the request is decided
-    /// again.
+    /// Returns true if the caller must call [`Self::response_headers`]. A new decision on the
+    /// request may change this.
     pub fn needs_response_headers(&self) -> bool {
         !self.response_headers.is_empty() || self.hold_state.awaits_response()
     }
 
-    /// Returns true if the cost of the request is settled at its end, unless it is decided again.
+    /// Returns true if the cost of the request is settled at its end. A new decision on the request
+    /// may change this.
     pub fn settles(&self) -> bool {
         self.hold_state.awaits_response()
     }
 
-    /// Adds the headers of the verdict to the response, whose headers have come. Returns true if the
-    /// caller must call [`Self::responded`], which needs the role.
+    /// Adds the headers of the verdict to the response headers, which have just arrived. Returns
+    /// true if the caller must call [`Self::responded`], which needs the role.
     pub fn response_headers(&mut self, host: &dyn Host) -> bool {
         if !self.response_headers.is_empty() {
             data::put(host, mem::take(&mut self.response_headers));
@@ -206,7 +208,7 @@ impl Stream {
         self.hold_state.awaits_response()
     }
 
-    /// Reads the headers of the response, on which the cost of the request depends.
+    /// Reads the response headers that the cost of the request depends on.
     pub fn responded(&self, role: &Role, host: &dyn Host) {
         if let Role::Data(plane) = role {
             plane.responded(host, &self.hold_state);

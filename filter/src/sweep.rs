@@ -14,10 +14,9 @@ use crate::record::{Record, Records};
 
 /// Number of pages per timer run.
 const PAGES: u32 = 16;
-/// Number of pages per edit, because there may be no other worker that sweeps.
+/// Number of pages that each edit sweeps, because there may be no worker with a timer.
 pub(crate) const PAGES_OF_EDIT: u32 = 128;
-/// Time limit after which a run ends early. A full page of a frequently changed rule needs hundreds
-/// of conversions.
+/// Time limit of a run. A full page of a frequently changed rule needs hundreds of conversions.
 const MOST_TIME: Nanos = Nanos::new(300_000);
 /// Time between two runs.
 const PAUSE: Nanos = Nanos::from_millis(5);
@@ -33,7 +32,7 @@ pub(crate) struct Sweep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Progress {
     rule_tag: u32,
-    /// Version to which the sweep brings buckets.
+    /// Rule version to which the sweep converts buckets.
     version: u32,
     next_page: u32,
 }
@@ -78,7 +77,7 @@ impl Sweep {
         (!self.rules.is_empty()).then_some(self.due)
     }
 
-    /// Takes a step if it is due, for rules that this worker has. Returns true if the record has
+    /// Makes a step if one is due, for a rule that this worker has. Returns true if the record has
     /// changed.
     pub(crate) fn run(
         &mut self,
@@ -90,7 +89,7 @@ impl Sweep {
         let known = self.rules.iter().copied();
         let mut known = known.filter_map(|tag| rules.iter().find(|rule| rule.tag() == tag));
         let Some(first) = known.next() else {
-            // A worker that has the rule sweeps it.
+            // This worker lacks the rule, so another worker sweeps it.
             self.rules.clear();
             return false;
         };
@@ -104,8 +103,8 @@ impl Sweep {
     }
 }
 
-/// Sweeps some pages for one of `rules`, which is the rule in progress, or else the first. Returns
-/// true if the record has changed.
+/// Sweeps some pages for one of `rules`: the rule whose sweep is in progress, or else the first.
+/// Returns true if the record has changed.
 pub(crate) fn step(
     host: &dyn Host,
     records: &Records,
@@ -131,7 +130,7 @@ pub(crate) fn step(
         (new, first)
     });
     if rule.version() < progress.version {
-        // This worker's rule is outdated.
+        // This worker has an older version of the rule than the sweep.
         return false;
     }
     let mut end = progress.next_page.saturating_add(pages).min(table.pages());

@@ -1,9 +1,9 @@
 //! Upstream responses, for rules with `when`.
 //!
-//! They are evaluated after a request has ended, in whatever way, because resets are known only
-//! then. Envoy's response flags show failures on the way to the upstream and back, and its response
-//! details show if the upstream answered at all. Responses from this filter, another filter or a
-//! route do not indicate the upstream's health, and neither does a client that left.
+//! A response is evaluated when its request has ended, because a reset may come until then. Envoy's
+//! response flags show failures on the way to the upstream and back, and its response details show
+//! if the upstream answered at all. Responses from this filter, another filter or a route do not
+//! indicate the upstream's health, and neither does a client that left.
 
 use loudou_api::{Event, EventKind};
 use loudou_limiter::{Clock, Nanos};
@@ -42,7 +42,8 @@ fn is_error(host: &dyn Host) -> Option<bool> {
     Some(matches!(code, 429 | 500..=599))
 }
 
-/// Conditions to count for: each different `when`, with the names of its rules.
+/// The conditions for which responses are counted: each different `when`, with the names of its
+/// rules.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     whens: Vec<(When, Vec<String>)>,
@@ -67,7 +68,8 @@ impl Watch {
         !self.whens.is_empty()
     }
 
-    /// Counts the response of the current request, which has ended. Returns the resulting events.
+    /// Counts the response of the current request, which has ended. Returns events for upstreams
+    /// whose health has changed.
     pub(crate) fn see(
         &self,
         host: &dyn Host,

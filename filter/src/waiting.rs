@@ -23,8 +23,8 @@ pub(crate) const MAX_RELEASED: usize = 32;
 /// but with its own connection. `tests/tests/waiting.rs` compares it with Envoy's count: 27 255
 /// bytes over HTTP/1.1.
 pub(crate) const HELD_BYTES: u64 = 32 << 10;
-/// Number of copies of the headers that a held request keeps. Envoy keeps the parsed input until
-/// the request has passed.
+/// Number of copies of the headers that a held request keeps. Envoy keeps the unparsed input as
+/// well until the request has passed.
 const HEADER_COPIES: u64 = 2;
 
 /// A position in the queue.
@@ -37,7 +37,7 @@ pub(crate) struct Ticket {
 /// A held request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Held {
-    /// Ticket that the request was given when it entered the queue.
+    /// Ticket from the request's entry into the queue.
     pub(crate) ticket: Ticket,
     /// Memory of the request, in bytes.
     pub(crate) bytes: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Held {
     pub(crate) is_undecided: bool,
     /// Time at which it arrived, or was decided again.
     pub(crate) since: Nanos,
-    /// Latest time until which it may be held, because its client waits no longer.
+    /// Time until which the request may be held at most, because its client does not wait longer.
     pub(crate) latest: Nanos,
 }
 
@@ -77,7 +77,7 @@ impl Queue {
 
 type Line = RefCell<Queue>;
 
-/// Room for one more held request: the free memory in bytes, or none if the maximum number of
+/// Room for one more held request: the free memory in bytes. `None` if the maximum number of
 /// requests is held.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
@@ -187,7 +187,7 @@ impl Waiting {
         });
     }
 
-    /// Removes a stream from the queue. Returns true if it was still held.
+    /// Removes a stream from the queue. Returns true if the stream was still held.
     pub(crate) fn leave(&self, ticket: Ticket) -> bool {
         self.take(ticket).is_some()
     }
@@ -204,8 +204,8 @@ impl Waiting {
         })
     }
 
-    /// Creates the will, which answers the streams in this queue if the VM dies and removes its
-    /// worker from the count of workers without a relay.
+    /// Creates the actions for the case that the VM dies: they answer the streams in this queue and
+    /// correct the gauges.
     pub(crate) fn cleanup(&self, share: &str, is_alone: &Rc<Cell<bool>>) -> PanicCleanup {
         PanicCleanup {
             share: share.to_owned(),
@@ -222,12 +222,12 @@ impl Waiting {
 pub struct PanicCleanup {
     share: String,
     line: Weak<Line>,
-    /// True while the worker is counted as unable to reach the relay.
+    /// True while the gauge `fleet.down` counts this worker.
     is_alone: Rc<Cell<bool>>,
 }
 
 impl PanicCleanup {
-    /// Returns true if its queue no longer exists.
+    /// Returns true if the queue no longer exists, so there is nothing to do.
     pub fn is_void(&self) -> bool {
         self.line.strong_count() == 0
     }
@@ -258,8 +258,8 @@ impl PanicCleanup {
 
 // The timer of one worker (Envoy's *tick*), set to the time at which it is needed next.
 //
-// Setting the timer costs a call into the host, so requests leave it alone if it fires soon enough
-// anyway.
+// Setting the timer costs a call into the host, so a request does not set a timer that fires soon
+// enough.
 
 /// Returns the earlier of two optional times.
 pub(crate) fn sooner(one: Option<Nanos>, other: Option<Nanos>) -> Option<Nanos> {
@@ -270,7 +270,7 @@ pub(crate) fn sooner(one: Option<Nanos>, other: Option<Nanos>) -> Option<Nanos> 
     }
 }
 
-/// The timer, as it was last set.
+/// The timer, with the period that was last set.
 #[derive(Debug)]
 pub(crate) struct Timer {
     /// Period in milliseconds. 0 if stopped, `None` if other code has set it.

@@ -38,7 +38,7 @@ pub enum AdminPlane {}
 #[derive(Debug)]
 pub enum Call {}
 
-/// The next step for a request after its headers.
+/// Next step for an API request once its headers have been read.
 #[derive(Debug)]
 pub enum Begin {
     /// Send this response now.

@@ -349,8 +349,8 @@ impl Drop for Envoy {
     }
 }
 
-/// Writes the files that Envoy watches; returns the path of the listeners' file. The filter's file
-/// comes first, because the listeners may name it.
+/// Writes the files that Envoy watches. Returns the path of the listeners' file. Writes the
+/// filter's file first, because the listeners may name it.
 fn write_listeners(
     dir: &TempDir,
     config: &Config,
@@ -401,11 +401,11 @@ fn command(file: &Path, config: &Config) -> Result<Command> {
     Ok(command)
 }
 
-// Stopping Envoy and starting it again on the same ports.
+// Starts Envoy again on the same ports.
 
 impl Envoy {
-    /// Stops it and starts another one with this configuration on the same ports, which clients see as a
-    /// restart.
+    /// Stops Envoy and starts another one with this configuration on the same ports. Clients see
+    /// this as a restart.
     pub fn restart(self, config: &Config) -> Result<Self> {
         let addresses = [self.data, self.admin];
         let _reserved = addresses
@@ -416,9 +416,7 @@ impl Envoy {
         let ports = addresses.map(|address| address.port());
         Self::start_with(config, Some(ports), wasm_of(config)?)
     }
-}
 
-impl Envoy {
     /// Starts the process that replaces this one, with this configuration, on the same ports. This one drains, and ends
     /// after its drain time and a second.
     pub fn hot_restart(&self, config: &Config) -> Result<Self> {
@@ -429,21 +427,13 @@ impl Envoy {
         let wasm = wasm_of(&config)?;
         Self::start_with(&config, Some(ports), wasm)
     }
-
-    /// Waits until this process has ended by itself.
-    pub fn ended(mut self) -> Result<()> {
-        eventually(START, "Envoy to end", || {
-            Ok(self.process.ended()?.map(drop))
-        })?;
-        self.stopped = true;
-        Ok(())
-    }
 }
 
-/// Keeps an address for Envoy, while nothing listens there: the system gives out ports of ended listeners, to any
-/// connection of any process. The socket never listens, so clients are refused as in a restart, and Envoy's
-/// listeners may join it because both share the port (`SO_REUSEPORT`). A process that another thread starts meanwhile
-/// must not inherit the socket, which would then outlive this one.
+/// Reserves an address for Envoy while nothing listens there, because the system gives the ports of
+/// ended listeners to any process. The socket never listens, so clients are refused as in a
+/// restart. Envoy's listeners can still use the port, because both sides allow this
+/// (`SO_REUSEPORT`). A process that another thread starts meanwhile must not inherit the socket,
+/// which would then stay open too long.
 fn reserve(address: SocketAddr) -> Result<OwnedFd> {
     let (family, kind) = (AddressFamily::INET, SocketType::STREAM);
     let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
@@ -462,7 +452,7 @@ mod restart_tests {
 
     #[test]
     fn a_reserved_port_is_free_for_listeners_that_share_it_alone() -> Result<()> {
-        // As Envoy listens.
+        // Bind as Envoy does.
         let before = reserve((Ipv4Addr::LOCALHOST, 0).into())?;
         listen(&before, 1)?;
         let address = SocketAddr::try_from(getsockname(&before)?)?;

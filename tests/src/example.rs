@@ -1,7 +1,8 @@
-//! The examples in `envoy/`: each starts from its `envoy.yaml` and behaves as its README shows.
+//! Runs the examples in `envoy/`. Each must start from its `envoy.yaml` and behave as its README
+//! shows.
 //!
-//! Ports come from the operating system and the filter is the one under test; everything else is as
-//! users get it.
+//! Ports come from the operating system, and the filter is the one under test. Everything else is
+//! as users get it.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -19,24 +20,25 @@ mod fleet;
 
 pub use fleet::RunningFleet;
 
-/// The folder with the examples.
+/// Folder with the examples.
 const FOLDER: &str = "envoy";
-/// The filter as the files name it, from the root of the workspace.
+/// Path of the filter in the files, from the root of the workspace.
 const WASM: &str = "target/wasm32-unknown-unknown/wasm/loudou_filter.wasm";
-/// The native module as the files name it.
+/// Path of the native module in the files.
 const NATIVE: &str = "target/native/libloudou.so";
 const PORT: &str = "port_value: ";
-/// The ports of clusters are not listener ports, although they stand next to listeners.
+/// Begin of the clusters in a file. Their ports are not listener ports, although they follow the
+/// listeners.
 const CLUSTERS: &str = "\n  clusters:\n";
 const LISTENERS: &str = "\n  listeners:\n";
 
-/// An address in a README, and the one in this run.
+/// An address in a README, and the address that replaces it in this run.
 type Address = (String, SocketAddr);
 
-/// An example, as it is in the repository.
+/// An example in the repository.
 #[derive(Debug, Clone)]
 pub struct Example {
-    /// The name of its folder.
+    /// Name of its folder.
     pub name: String,
     /// Its README.
     pub readme: String,
@@ -44,19 +46,19 @@ pub struct Example {
     pub yaml: String,
 }
 
-/// The ports of an example, in the order of its file.
+/// Ports of an example, in the order of its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ports {
-    /// Envoy's own admin interface.
+    /// Port of Envoy's own admin interface.
     pub envoy_admin: u16,
-    /// The listener for users.
+    /// Port of the listener for users.
     pub data: u16,
-    /// The listener with Loudou's admin API.
+    /// Port of the listener with Loudou's admin API.
     pub admin: u16,
 }
 
 impl Ports {
-    /// The addresses that stand for these in this run.
+    /// Returns each address in the README with its replacement in this run.
     fn of(self, envoy: &Envoy) -> [Address; 3] {
         [
             (self.envoy_admin, envoy.envoy_admin_address()),
@@ -67,14 +69,14 @@ impl Ports {
     }
 }
 
-/// The names of all examples, sorted.
+/// Returns the names of all examples, sorted.
 pub fn names() -> Result<Vec<String>> {
     let folder = workspace_root().join(FOLDER);
     let entries = fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
     let mut names = Vec::new();
     for entry in entries {
         let entry = entry?;
-        // Other folders have manifests for Kubernetes.
+        // Skip other folders, which have manifests for Kubernetes.
         if entry.path().join("envoy.yaml").is_file() {
             names.push(entry.file_name().to_string_lossy().into_owned());
         }
@@ -84,7 +86,7 @@ pub fn names() -> Result<Vec<String>> {
 }
 
 impl Example {
-    /// Reads the example of that name.
+    /// Reads an example.
     pub fn read(name: &str) -> Result<Self> {
         let folder = workspace_root().join(FOLDER).join(name);
         let text = |file: &str| {
@@ -98,12 +100,12 @@ impl Example {
         })
     }
 
-    /// The commands of the README.
+    /// Returns the commands of the README.
     pub fn steps(&self) -> Vec<Step> {
         console::steps(&self.readme)
     }
 
-    /// The ports of the file's listeners, of which there must be three.
+    /// Returns the ports of the file's listeners. There must be three.
     pub fn ports(&self) -> Result<Ports> {
         let mut found = Vec::new();
         let (before, clusters) = self.yaml.split_once(CLUSTERS).unwrap_or((&self.yaml, ""));
@@ -126,8 +128,8 @@ impl Example {
         })
     }
 
-    /// The configuration with free ports and this filter. A filter that the file does not name (any
-    /// more) is an error, so that the test cannot drift away from the file.
+    /// Returns the configuration with free ports and this filter. Fails if the file does not name
+    /// the usual filter, because the test would then not use the file as it is.
     pub fn render(&self, wasm: &Path) -> Result<String> {
         let Ports {
             envoy_admin,
@@ -181,9 +183,9 @@ impl Running {
     }
 }
 
-/// Runs commands of an example's README in order and compares their output.
+/// Runs commands of an example's README in order, and compares their output.
 fn follow(name: &str, steps: &[Step], shell: &mut Shell, addresses: &[Address]) -> Result<()> {
-    // The same port may be in a command and in the output that curl prints.
+    // Replace ports in the commands and in the output that curl prints.
     let here = |text: &str| {
         let put_in =
             |text: String, (port, address): &Address| text.replace(port, &address.to_string());

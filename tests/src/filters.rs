@@ -1,4 +1,4 @@
-//! Envoy's own filters that several tests put before Loudou's.
+//! HTTP filters of Envoy that several tests put before Loudou.
 
 use serde_json::{Value, json};
 
@@ -10,8 +10,8 @@ pub fn header_to_metadata() -> Value {
     headers_to_claims(&[("x-plan-from-jwt", "plan", json!({ "type": "STRING" }))])
 }
 
-/// Moves headers into dynamic metadata, like the claims of a JWT. A claim is a header, a name, and how Envoy reads the
-/// value.
+/// Moves headers into dynamic metadata, in the form of a JWT's claims. Each claim has a header, a
+/// name, and the type that Envoy reads.
 pub fn headers_to_claims(claims: &[(&str, &str, Value)]) -> Value {
     let rules = claims.iter().map(|(header, name, how)| {
         let mut to = how.clone();

@@ -218,10 +218,10 @@ impl Http {
         self.wire = None;
     }
 
-    /// Sends one request and reads the answer.
+    /// Sends a request and reads the answer.
     ///
-    /// A kept connection that the peer closed before the first byte of its answer is opened again
-    /// once: the peer has not taken that request.
+    /// If the peer has closed a kept connection before the first byte of its answer, the client
+    /// opens another connection once, because the peer has not processed the request.
     pub fn send(&mut self, request: &Request) -> Result<Response> {
         let kept = self.wire.is_some();
         let mut answer = self.attempt(request)?;
@@ -243,15 +243,15 @@ impl Http {
         self.send(&Request::get(path))
     }
 
-    /// One attempt; `None` when the connection was closed before an answer. The connection is kept
-    /// only when the answer arrived whole.
+    /// Makes one attempt. Returns `None` if the connection was closed before an answer. Keeps the
+    /// connection only if the whole answer arrived.
     fn attempt(&mut self, request: &Request) -> Result<Option<Response>> {
         let mut wire = match self.wire.take() {
             Some(wire) => wire,
             None => open(self.address)?,
         };
-        // A peer may answer and close before it has read everything (413, 431), so that sending
-        // fails although there is an answer; without an answer, `receive` fails.
+        // Ignore a failure to send. A peer may answer and close the connection before it has read
+        // everything (413, 431). Without an answer, `receive` fails.
         drop(wire.send(&request.encode()));
         let Some(message) = wire.receive(request.is_head())? else {
             return Ok(None);

@@ -1,6 +1,6 @@
-//! Made-up access logs with the defects of real ones, the same for the same seed: lines that are written at a
-//! request's end with its start time, replicas, rotated and compressed files, envelopes of containers, and
-//! lines that are no requests.
+//! Creates access logs with the defects of real logs: a line is written when its request ends but
+//! shows the start, several replicas write logs, files are rotated and compressed, containers add
+//! their prefixes, and some lines are no requests. Equal seeds give equal logs.
 
 use std::io::Write as _;
 
@@ -12,50 +12,51 @@ mod lines;
 
 pub use lines::Style;
 
-/// The start of all traffic: a Sunday in March on which clocks change, a second before midnight UTC.
+/// Start of all traffic: one second before midnight UTC, on a Sunday in March on which clocks
+/// change.
 const EPOCH_MS: u64 = 1_711_843_199_000;
-/// The number of requests between two lines that are none.
+/// Number of requests between two lines that are no requests.
 const BETWEEN_JUNK: usize = 97;
 
-/// A request, as everybody would see it who knows all.
+/// A request with all its data, of which a log may show only a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// The start, in milliseconds since 1970.
+    /// Start of the request, in milliseconds since 1970.
     pub start_ms: u64,
-    /// The time until its end.
+    /// Time until the request ends, in milliseconds.
     pub duration_ms: u64,
-    /// The number of the client.
+    /// Number of the client.
     pub client: u32,
-    /// The number of its path.
+    /// Number of the path.
     pub path: u32,
-    /// Its number among all requests.
+    /// Number of the request among all requests.
     pub number: usize,
 }
 
-/// What surrounds the lines of a log.
+/// Text that a container runtime or tool adds to the lines of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Around {
     /// Nothing.
     Nothing,
     /// The prefix of `kubectl logs --prefix`.
     Kubectl,
-    /// The head of CRI's files; long lines are in parts.
+    /// The prefix of CRI's files, which split long lines.
     Cri,
-    /// Docker's `json-file`.
+    /// The JSON of Docker's `json-file`.
     Docker,
 }
 
-/// Knuth's generator; its high bits are the good ones.
+/// Knuth's generator, whose high bits are the most random.
 #[derive(Clone, Copy, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The numbers of a seed.
+    /// Creates a generator from a seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0 = self
             .0
@@ -66,19 +67,20 @@ impl Random {
 }
 
 impl Sent {
-    /// The end, in milliseconds since 1970.
+    /// Returns the end of the request, in milliseconds since 1970.
     pub const fn end_ms(&self) -> u64 {
         self.start_ms + self.duration_ms
     }
 
-    /// The client's address.
+    /// Returns the client's address.
     pub fn address(&self) -> String {
         let [_, high, middle, low] = self.client.to_be_bytes();
         format!("10.{high}.{middle}.{low}")
     }
 }
 
-/// Requests in the order of their starts: a few clients send most, and a few requests take long.
+/// Creates requests in the order of their starts. A few clients send most requests, and a few
+/// requests take long.
 pub fn traffic(seed: u64, requests: usize, clients: u32, mean_gap_ms: u64) -> Vec<Sent> {
     let mut random = Random::new(seed);
     let mut start_ms = EPOCH_MS;
@@ -101,7 +103,7 @@ pub fn traffic(seed: u64, requests: usize, clients: u32, mean_gap_ms: u64) -> Ve
     sent
 }
 
-/// The files in which `replicas` servers log these requests; see [`replica`].
+/// Returns the files in which `replicas` servers log these requests. See [`replica`].
 pub fn files(
     sent: &[Sent],
     style: Style,
@@ -116,8 +118,8 @@ pub fn files(
     Ok(files)
 }
 
-/// The log of one server of several, which share the requests: rotated into `parts` files, of which the oldest
-/// is compressed. A server writes a request at its end.
+/// Returns the log of one of several servers that share the requests. It is rotated into `parts`
+/// files, of which the oldest is compressed. The server writes a line when a request ends.
 pub fn replica(
     sent: &[Sent],
     style: Style,
@@ -143,7 +145,7 @@ pub fn replica(
     Ok(files)
 }
 
-/// The lines of one file of a replica.
+/// Returns the lines of one file of a replica.
 fn file(sent: &[Sent], style: Style, around: Around, replica: usize) -> Vec<u8> {
     let mut out = Vec::new();
     for (index, request) in sent.iter().enumerate() {

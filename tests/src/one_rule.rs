@@ -1,5 +1,6 @@
-//! The setup of most tests of edits and of the admin API: one rule, `r`, with one limit, `l`, by the
-//! header `x-user-id`. It refills by one a day, so tokens that a test takes do not come back.
+//! The setup of most tests of edits and of the admin API: one rule, `r`, with one limit, `l`, and
+//! the header `x-user-id` as its key. The limit refills one unit a day, so units that a test takes
+//! do not come back.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
@@ -9,37 +10,37 @@ use crate::envoy::Envoy;
 use crate::http::{Http, Request};
 use crate::operator::Operator;
 
-/// The count at which [`admitted`] stops.
+/// Number of admitted requests at which [`admitted`] stops.
 const ENOUGH: u32 = 100;
 
-/// The limits of the rule.
+/// Returns the limits of the rule.
 pub fn limits(capacity: u32) -> Value {
     json!([{ "name": "l", "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }])
 }
 
-/// A configuration with only this rule.
+/// Creates a configuration with only this rule.
 pub fn config(capacity: u32) -> Config {
     let key = json!([{ "header": "x-user-id" }]);
     Config::new(json!([{ "name": "r", "key": key, "limits": limits(capacity) }]))
 }
 
-/// The body of an edit that sets another capacity.
+/// Returns the body of an edit that sets another capacity.
 pub fn edit(capacity: u32) -> Value {
     json!({ "limits": limits(capacity) })
 }
 
-/// A `PUT` by an editor, for any generation.
+/// Creates a `PUT` by an editor, for any generation.
 pub fn put(path: &str) -> Request {
     let request = Request::new("PUT", path).token(EDIT_TOKEN);
     request.header("if-match", "*")
 }
 
-/// A request that the rule limits.
+/// Creates a request that the rule limits.
 pub fn user(name: &str) -> Request {
     Request::get("/").header("x-user-id", name)
 }
 
-/// The number of requests in a row that are admitted; 100 when there is no end.
+/// Returns how many requests in a row are admitted, but at most 100.
 pub fn admitted(http: &mut Http, name: &str) -> Result<u32> {
     for count in 0..ENOUGH {
         match http.send(&user(name))?.status {
@@ -51,7 +52,7 @@ pub fn admitted(http: &mut Http, name: &str) -> Result<u32> {
     Ok(ENOUGH)
 }
 
-/// Fails when the rule was changed, or the filter has panicked.
+/// Fails if the rule was changed, or if the filter has panicked.
 pub fn unharmed(envoy: &Envoy) -> Result<()> {
     let mut ops = Operator::editor(envoy);
     ensure!(ops.generation()? == 1, "something was changed");
@@ -67,10 +68,11 @@ pub fn unharmed(envoy: &Envoy) -> Result<()> {
     Ok(())
 }
 
-/// A part of a test that shares its Envoy with others, and its name.
+/// A part of a test that shares its Envoy with other parts, and its name.
 pub type Scene = (&'static str, fn(&Envoy) -> Result<()>);
 
-/// Plays scenes on one Envoy, and checks it after each. A start takes longer than most scenes.
+/// Runs scenes on one Envoy, and checks Envoy after each scene. They share it, because its start
+/// takes longer than most scenes.
 pub fn play(config: &Config, scenes: &[Scene], check: fn(&Envoy) -> Result<()>) -> Result<()> {
     let envoy = Envoy::start(config)?;
     for (name, scene) in scenes {

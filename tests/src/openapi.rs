@@ -1,4 +1,4 @@
-//! Schemas of an `OpenAPI` document, for validators.
+//! Extracts schemas from an `OpenAPI` document, for validators.
 
 use std::fs;
 
@@ -7,38 +7,38 @@ use serde_json::{Value, json};
 
 use crate::paths::workspace_root;
 
-/// The document of the admin API in `docs/`.
+/// Returns the document of the admin API in `docs/`.
 pub fn document() -> Result<Value> {
     let path = workspace_root().join("docs/schema/openapi.json");
     let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     Ok(serde_json::from_str(&text)?)
 }
 
-/// The schema of the answer to a call such as `GET /v1/rules/{rule}`.
+/// Returns the schema of the answer to a call, such as `GET /v1/rules/{rule}`.
 pub fn answer<'a>(document: &'a Value, call: &str) -> Option<&'a Value> {
     let ok = operation(document, call)?.pointer("/responses/200")?;
     ok.pointer("/content/application~1json/schema")
 }
 
-/// The schema of the body of a call.
+/// Returns the schema of a call's body.
 pub fn body<'a>(document: &'a Value, call: &str) -> Option<&'a Value> {
     operation(document, call)?.pointer("/requestBody/content/application~1json/schema")
 }
 
-/// The schema of every answer that is no success.
+/// Returns the schema of every answer that reports a failure.
 pub fn problem(document: &Value) -> Option<&Value> {
     document.pointer("/components/responses/Problem/content/application~1problem+json/schema")
 }
 
-/// The description of a call.
+/// Returns the description of a call.
 pub fn operation<'a>(document: &'a Value, call: &str) -> Option<&'a Value> {
     let (method, path) = call.split_once(' ')?;
     let methods = document.get("paths")?.get(path)?;
     methods.get(method.to_lowercase())
 }
 
-/// A schema that stands alone and allows no field beside the described ones: readers have to ignore further fields, but
-/// none that is sent may be missing in the document.
+/// Returns a schema that contains all its references and forbids undocumented fields. Clients must
+/// ignore such fields, but the tests must find every field that the document lacks.
 pub fn strict(document: &Value, schema: &Value) -> Value {
     let components = document.get("components");
     let mut alone = json!({ "components": components, "allOf": [schema] });

@@ -45,8 +45,9 @@ impl Operator {
         expect(&answer, 200).context(path.to_owned())
     }
 
-    /// All pages of `GET /v1/rules`, if each is answered 200: the first page, with the rules of all. A page of
-    /// rules that have changed since the first one is not, nor is one of a dead sandbox.
+    /// Returns the first page of `GET /v1/rules`, with the rules of all other pages added. Returns
+    /// `None` if a page is not answered with 200, for example because the rules have changed since
+    /// the first page, or because a sandbox died.
     pub fn rules(&mut self) -> Result<Option<Value>> {
         let mut path = "/v1/rules".to_owned();
         let mut all: Option<Value> = None;
@@ -102,7 +103,7 @@ impl Operator {
         Ok(format!("{instance}-{generation}\""))
     }
 
-    /// `PUT /v1/rules/{rule}` on top of the current generation. `query` is without `?`.
+    /// Sends `PUT /v1/rules/{rule}` on top of the current generation. `query` is without `?`.
     pub fn put(&mut self, rule: &str, query: &str, body: &Value) -> Result<Response> {
         let etag = self.etag()?;
         let request = Request::new("PUT", &format!("/v1/rules/{rule}?{query}"));
@@ -110,36 +111,37 @@ impl Operator {
         self.send(request.json(body))
     }
 
-    /// The same; it must be accepted. Returns the answer.
+    /// Like [`Self::put`], but the edit must be accepted. Returns the answer.
     pub fn edit(&mut self, rule: &str, query: &str, body: &Value) -> Result<Value> {
         expect(&self.put(rule, query, body)?, 200)
     }
 
-    /// `DELETE /v1/rules/{rule}`; it must be accepted. Returns the answer.
+    /// Sends `DELETE /v1/rules/{rule}`, which must be accepted. Returns the answer.
     pub fn drop_edit(&mut self, rule: &str, query: &str) -> Result<Value> {
         let request = Request::new("DELETE", &format!("/v1/rules/{rule}?{query}"));
         expect(&self.send(request.header("if-match", "*"))?, 200)
     }
 
-    /// `POST /v1/buckets/{rule}/{key}/reset`; it must be accepted. Returns the answer.
+    /// Sends `POST /v1/buckets/{rule}/{key}/reset`, which must be accepted. Returns the answer.
     pub fn reset(&mut self, rule: &str, key: &str) -> Result<Value> {
         let path = format!("/v1/buckets/{rule}/{}/reset", percent(key));
         expect(&self.send(Request::post(&path))?, 200)
     }
 
-    /// `POST /v1/buckets/{rule}/{key}/ban`; it must be accepted. Returns the answer.
+    /// Sends `POST /v1/buckets/{rule}/{key}/ban`, which must be accepted. Returns the answer.
     pub fn ban(&mut self, rule: &str, key: &str, query: &str) -> Result<Value> {
         let path = format!("/v1/buckets/{rule}/{}/ban?{query}", percent(key));
         expect(&self.send(Request::post(&path))?, 200)
     }
 
-    /// `POST /v1/buckets/{rule}/{key}/unban`; it must be accepted. Returns the answer.
+    /// Sends `POST /v1/buckets/{rule}/{key}/unban`, which must be accepted. Returns the answer.
     pub fn unban(&mut self, rule: &str, key: &str) -> Result<Value> {
         let path = format!("/v1/buckets/{rule}/{}/unban", percent(key));
         expect(&self.send(Request::post(&path))?, 200)
     }
 
-    /// `PUT /v1/overrides/{rule}/{key}` for any generation; it must be accepted. Returns the answer.
+    /// Sends `PUT /v1/overrides/{rule}/{key}` for any generation, which must be accepted. Returns
+    /// the answer.
     pub fn set_override(
         &mut self,
         rule: &str,
@@ -152,7 +154,7 @@ impl Operator {
         expect(&self.send(request.json(body))?, 200)
     }
 
-    /// `DELETE /v1/overrides/{rule}/{key}`; any answer is fine.
+    /// Sends `DELETE /v1/overrides/{rule}/{key}`. Any answer is accepted.
     pub fn drop_override(&mut self, rule: &str, key: &str) -> Result<Response> {
         let path = format!("/v1/overrides/{rule}/{}", percent(key));
         self.send(Request::new("DELETE", &path).header("if-match", "*"))
@@ -188,7 +190,8 @@ impl Operator {
         }
     }
 
-    /// The JSON of `GET path`, where `path` is a search of buckets: made again where it was too early.
+    /// Returns the JSON of `GET path`, where `path` is a search of buckets. Repeats a call that
+    /// came too early.
     pub fn search(&mut self, path: &str) -> Result<Value> {
         let nanos = |answer: &Value, field| {
             let ns = answer.get(field).and_then(Value::as_u64);

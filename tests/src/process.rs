@@ -103,7 +103,7 @@ pub fn signal(pid: u32, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Kills and reaps; an error means that the process has already ended.
+/// Kills a process and waits for its end. An error means that the process has already ended.
 fn end(child: &mut Child) {
     drop(child.kill());
     drop(child.wait());

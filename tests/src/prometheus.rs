@@ -1,4 +1,4 @@
-//! A running Prometheus, owned by a guard, and `promtool`.
+//! A running Prometheus, which a guard ends, and `promtool`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -17,7 +17,8 @@ use crate::paths::prometheus_bin;
 use crate::process::{Group, Guarded};
 use crate::temp::TempDir;
 
-/// It starts in a second; the rest is a margin for a busy machine.
+/// Time limit for the start. Prometheus starts in a second. The rest is a margin for a busy
+/// machine.
 const START: Duration = Duration::from_mins(1);
 const LOG: &str = "prometheus.log";
 
@@ -29,24 +30,25 @@ pub struct Prometheus {
     address: SocketAddr,
 }
 
-/// One element of an instant vector.
+/// An element of an instant vector.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
-    /// Its labels, and its name as `__name__`.
+    /// Labels of the element, including its name as `__name__`.
     pub labels: BTreeMap<String, String>,
-    /// Its value.
+    /// Value of the element.
     pub value: f64,
 }
 
 impl Sample {
-    /// The value of a label; empty if there is none, as for Prometheus.
+    /// Returns the value of a label. If there is no such label, it is empty, as in Prometheus.
     pub fn label(&self, name: &str) -> &str {
         self.labels.get(name).map_or("", String::as_str)
     }
 }
 
 impl Prometheus {
-    /// Starts it with files in one directory: the configuration `prometheus.yml`, and those that it names.
+    /// Starts Prometheus with files in one directory: the configuration `prometheus.yml`, and the
+    /// files that it names.
     pub fn start(files: &[(&str, &str)]) -> Result<Self> {
         let dir = TempDir::new("prometheus")?;
         for (name, text) in files {
@@ -80,7 +82,7 @@ impl Prometheus {
         Ok(prometheus)
     }
 
-    /// The value of an expression now: an instant vector.
+    /// Evaluates an expression, whose value must be an instant vector.
     pub fn query(&self, expression: &str) -> Result<Vec<Sample>> {
         let path = format!("/api/v1/query?query={}", percent(expression));
         let data = self.get(&path).context(expression.to_owned())?;
@@ -92,7 +94,7 @@ impl Prometheus {
             .with_context(|| format!("{expression}: no vector: {data}"))
     }
 
-    /// The data of an answer of the API.
+    /// Returns the data of an API answer.
     pub fn get(&self, path: &str) -> Result<Value> {
         let answer = Http::new(self.address).send(&Request::get(path))?;
         ensure!(answer.status == 200, "{path}: {}", answer.text());
@@ -106,7 +108,7 @@ impl Prometheus {
         self.check_alive()
     }
 
-    /// The address that it logs.
+    /// Returns the address that Prometheus has logged.
     fn listening(&self) -> Result<Option<SocketAddr>> {
         let log = self.log()?;
         let mut lines = log.lines().filter_map(|line| {
@@ -139,7 +141,7 @@ fn sample(value: &Value) -> Option<Sample> {
     })
 }
 
-/// Runs `promtool`, which is beside the server; fails with its output.
+/// Runs `promtool`, which is next to the server. If it fails, the error has its output.
 pub fn promtool<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Result<()> {
     let output = Command::new(prometheus_bin()?.with_file_name("promtool"))
         .args(arguments)

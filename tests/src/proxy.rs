@@ -1,4 +1,5 @@
-//! A TCP proxy that does to a server's answers what a bad network or a bad server does.
+//! A TCP proxy that delays, replaces or cuts a server's answers, like a bad network or a bad
+//! server.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -15,24 +16,24 @@ use crate::clock::pause_for;
 /// Maximum number of bytes read at once. Small answers are read whole.
 const CHUNK: usize = 64 * 1024;
 
-/// What becomes of the answers of the server, on open connections as well.
+/// Effect on the server's answers, on open connections as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// They pass.
+    /// Answers pass.
     Pass,
-    /// They pass after this time.
+    /// Answers pass after this time.
     Delay(Duration),
-    /// The client gets these bytes instead.
+    /// The client gets these bytes instead of an answer.
     Instead(&'static [u8]),
-    /// Half of them passes, and then the connection ends.
+    /// Half of an answer passes. Then the connection ends.
     Half,
     /// The connection ends before an answer.
     Close,
-    /// The connection ends before every n-th answer; the others pass.
+    /// The connection ends before every n-th answer. The others pass.
     CloseSome(u64),
 }
 
-/// A proxy on a port of the operating system's choice, which stops when dropped.
+/// A proxy on a free port. Dropping this stops it.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -45,12 +46,12 @@ struct Shared {
     mode: Mutex<Mode>,
     answers: AtomicU64,
     is_stopped: AtomicBool,
-    /// The open connections of clients, so that stopping can close them under their threads.
+    /// Open connections of clients. Stopping the proxy closes them while their threads use them.
     open: Mutex<BTreeMap<u64, TcpStream>>,
 }
 
 impl Proxy {
-    /// Starts a proxy before this server.
+    /// Starts a proxy in front of this server.
     pub fn start(server: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port to listen")?;
         let address = listener.local_addr()?;
@@ -66,17 +67,17 @@ impl Proxy {
         Ok(Self { address, shared })
     }
 
-    /// Its address.
+    /// Returns the proxy's address.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Changes what becomes of the answers that arrive from now on.
+    /// Changes the effect on later answers.
     pub fn set(&self, mode: Mode) {
         *lock(&self.shared.mode) = mode;
     }
 
-    /// Leads to another server from now on, and ends the open connections.
+    /// Forwards to another server from now on, and ends the open connections.
     pub fn lead_to(&self, server: SocketAddr) {
         *lock(&self.shared.server) = server;
         for client in lock(&self.shared.open).values() {
@@ -88,7 +89,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.is_stopped.store(true, Ordering::Release);
-        // Wakes the accepting thread, which then sees the request to stop.
+        // Wake the accepting thread, which then notices that it has to stop.
         drop(TcpStream::connect(self.address));
         for (_, client) in std::mem::take(&mut *lock(&self.shared.open)) {
             drop(client.shutdown(Shutdown::Both));
@@ -112,7 +113,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         lock(&shared.open).insert(id, twin);
         let shared = Arc::clone(shared);
         thread::spawn(move || {
-            // A broken connection ends; the client sees that.
+            // Ignore a broken connection, because the client notices it.
             drop(connect(&client, &shared));
             drop(client.shutdown(Shutdown::Both));
             lock(&shared.open).remove(&id);
@@ -120,7 +121,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-/// Serves a connection until either side closes.
+/// Serves a connection until the client or the server closes it.
 fn connect(client: &TcpStream, shared: &Shared) -> Result<()> {
     let server = *lock(&shared.server);
     let server = TcpStream::connect(server)?;
@@ -163,7 +164,7 @@ fn connect(client: &TcpStream, shared: &Shared) -> Result<()> {
     ended
 }
 
-/// Hands on what is read, until the end or until `pass` returns false.
+/// Forwards everything that is read, until the end or until `pass` returns false.
 fn pump(mut from: TcpStream, mut pass: impl FnMut(&[u8]) -> Result<bool>) -> Result<()> {
     let mut chunk = vec![0; CHUNK];
     loop {

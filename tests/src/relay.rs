@@ -1,4 +1,4 @@
-//! A running relay, owned by a guard.
+//! A running relay. A guard ends it.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,24 +20,25 @@ use crate::process::{Group, Guarded, signal};
 use crate::temp::TempDir;
 use crate::valkey::{Valkey, ValkeyCluster, ValkeySentinels};
 
-/// It starts in milliseconds; the rest is a margin for a busy machine.
+/// Time limit for the start. The relay starts in milliseconds. The rest is a margin for a busy
+/// machine.
 const START: Duration = Duration::from_mins(1);
 
 /// A running relay.
 #[derive(Debug)]
 pub struct Relay {
-    /// None while it is killed.
+    /// `None` while the relay is killed.
     process: Option<Guarded>,
     program: PathBuf,
     dir: TempDir,
     options: Vec<String>,
     address: SocketAddr,
-    /// Keeps its port while it is killed.
+    /// Socket that keeps the port reserved while the relay is killed.
     _reserved: OwnedFd,
 }
 
 impl Relay {
-    /// Starts a relay for this server and waits until it reaches it.
+    /// Starts a relay for this server, and waits until the relay reaches it.
     pub fn start(valkey: &Valkey) -> Result<Self> {
         Self::start_with(valkey, &[])
     }
@@ -47,7 +48,7 @@ impl Relay {
         Self::start_program(relay_bin()?, valkey, options)
     }
 
-    /// Starts this build of the relay for this server with further options.
+    /// Starts another build of the relay for this server, with further options.
     pub fn start_program(program: PathBuf, valkey: &Valkey, options: &[&str]) -> Result<Self> {
         let url = valkey.url();
         let relay = Self::launch_program(program, &[&["--engine", &url], options].concat())?;
@@ -55,12 +56,13 @@ impl Relay {
         Ok(relay)
     }
 
-    /// Starts a relay for this cluster and waits until it reaches it.
+    /// Starts a relay for this cluster, and waits until the relay reaches it.
     pub fn start_on_cluster(cluster: &ValkeyCluster, options: &[&str]) -> Result<Self> {
         Self::start_on(&cluster.urls(), &[&["--cluster"], options].concat())
     }
 
-    /// Starts a relay for the primary that these sentinels name and waits until it reaches it.
+    /// Starts a relay for the primary that these sentinels name, and waits until the relay reaches
+    /// it.
     pub fn start_on_sentinels(sentinels: &ValkeySentinels, options: &[&str]) -> Result<Self> {
         let master = ["--sentinel-master", ValkeySentinels::NAME];
         Self::start_on(&sentinels.urls(), &[&master, options].concat())
@@ -76,7 +78,7 @@ impl Relay {
         Ok(relay)
     }
 
-    /// Starts a relay with these options and waits until it listens, whether or not there is an engine.
+    /// Starts a relay with these options, and waits until it listens. An engine need not exist.
     pub fn launch(options: &[&str]) -> Result<Self> {
         Self::launch_program(relay_bin()?, options)
     }
@@ -95,7 +97,7 @@ impl Relay {
         Ok(relay)
     }
 
-    /// Kills it if it runs, and starts it on the same port.
+    /// Kills the relay if it runs, and starts it on the same port.
     pub fn restart(&mut self) -> Result<()> {
         self.kill();
         let log = fs::File::create(self.log_file()).context("cannot write the relay's log")?;
@@ -116,7 +118,7 @@ impl Relay {
         })
     }
 
-    /// Waits until `/healthz` says that the engine is reached.
+    /// Waits until `/healthz` reports that the engine is reached.
     pub fn await_engine(&self) -> Result<()> {
         eventually(START, "the relay to reach its engine", || {
             let answer = self.http().get("/healthz")?;
@@ -124,28 +126,28 @@ impl Relay {
         })
     }
 
-    /// Its address.
+    /// Returns the relay's address.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// A new client.
+    /// Creates a client of the relay.
     pub const fn http(&self) -> Http {
         Http::new(self.address)
     }
 
-    /// Its process id, unless it is killed.
+    /// Returns the process id. `None` while the relay is killed.
     pub fn pid(&self) -> Option<u32> {
         self.process.as_ref().map(Guarded::pid)
     }
 
-    /// Its log so far.
+    /// Returns the log so far.
     pub fn log(&self) -> Result<String> {
         let path = self.log_file();
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
     }
 
-    /// The last line of its log with this message.
+    /// Returns the last line of the log that has this message.
     pub fn logged(&self, message: &str) -> Result<Option<Value>> {
         let log = self.log()?;
         let lines = log.lines().rev();
@@ -153,27 +155,27 @@ impl Relay {
         Ok(lines.find(|line| line.get("message").is_some_and(|text| text == message)))
     }
 
-    /// Stops it as a hanging process.
+    /// Makes the relay hang.
     pub fn pause(&self) -> Result<()> {
         self.signal("STOP")
     }
 
-    /// Continues it.
+    /// Lets the hanging relay continue.
     pub fn resume(&self) -> Result<()> {
         self.signal("CONT")
     }
 
-    /// Asks it to stop gracefully.
+    /// Asks the relay to stop gracefully.
     pub fn terminate(&self) -> Result<()> {
         self.signal("TERM")
     }
 
-    /// Kills it.
+    /// Kills the relay.
     pub fn kill(&mut self) {
         self.process = None;
     }
 
-    /// The exit status when it has ended by itself.
+    /// Returns the exit status if the relay has ended without a signal of the test.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         self.process.as_mut().map_or(Ok(None), Guarded::ended)
     }
@@ -188,8 +190,9 @@ impl Relay {
     }
 }
 
-/// A port of the system's choice that nobody else is given while this socket is open, also when no relay listens there.
-/// It never listens, and allows others to bind the same port (`SO_REUSEADDR`), as the relay does.
+/// Reserves a free port. As long as the returned socket is open, the system gives the port to no
+/// other process, even while no relay listens there. The socket never listens, and it allows others
+/// to bind the same port (`SO_REUSEADDR`), as the relay does.
 fn reserve() -> Result<(OwnedFd, SocketAddr)> {
     let flags = SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;

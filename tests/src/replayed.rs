@@ -1,4 +1,4 @@
-//! `loudou replay` of logs in a folder.
+//! Runs `loudou replay` over logs in a folder.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use crate::paths::loudou_command;
 use crate::temp::TempDir;
 
-/// The files of one test: rules, and logs.
+/// Files of one test: rules and logs.
 #[derive(Debug)]
 pub struct Folder(TempDir);
 
 impl Folder {
-    /// A folder with these rules (a JSON array as in a rule file).
+    /// Creates a folder with these rules (a JSON array as in a rule file).
     pub fn new(rules: &Value) -> Result<Self> {
         let folder = Self(TempDir::new("replay")?);
         let file = json!({ "version": 1, "rules": rules });
@@ -32,7 +32,7 @@ impl Folder {
         fs::write(self.path(name), bytes).with_context(|| name.to_owned())
     }
 
-    /// Standard output and standard error of a replay of these files.
+    /// Replays these files. Returns standard output and standard error.
     pub fn replay<S: AsRef<OsStr>>(
         &self,
         traces: &[&str],

@@ -55,29 +55,31 @@ use rules::{FLOOD, KEY, Kind, Numbers, Rule};
 const WORKERS: u32 = 2;
 const CLIENTS: u64 = 4;
 const HOLDERS: u64 = 2;
-/// As many as one run of the timer lets pass.
+/// Number of clients that wait: as many as one run of the timer lets pass.
 const WAITERS: u64 = 32;
-/// The maximum time in which listeners drain, in seconds: Envoy's own default.
+/// Maximum time for which listeners drain, in seconds. It is Envoy's own default.
 const LONGEST_DRAIN: u64 = 600;
 const TURN: Duration = Duration::from_millis(100);
 const PROGRESS: u64 = 10 * SECOND;
 
-/// The options of a soak.
+/// Options of a soak.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The duration of the load.
+    /// Duration of the load.
     pub lasts: Duration,
-    /// The seed of all random choices.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Names of actions to leave out ([`plan::WORDS`]), to find out which of them a violation needs.
+    /// Names of the actions to leave out ([`plan::WORDS`]), to find out which of them a violation
+    /// needs.
     pub without: Vec<String>,
-    /// The filter, which must die on request.
+    /// Filter, which must be able to panic on request.
     pub wasm: PathBuf,
-    /// The file that every violation is written to, as soon as it is found. Without a violation there is none.
+    /// File to which every violation is written when it is found. Without a violation, the file is
+    /// not created.
     pub violations: PathBuf,
 }
 
-/// Runs a soak; returns the number of violations. `say` prints a line.
+/// Runs a soak. Returns the number of violations. `say` prints a line.
 pub fn run(options: &Options, say: &mut dyn FnMut(&str)) -> Result<usize> {
     let seed = options.seed;
     let rules = Rule::all();
@@ -114,7 +116,7 @@ pub fn run(options: &Options, say: &mut dyn FnMut(&str)) -> Result<usize> {
     };
     let ended = soak.run(&mut random, say);
     book.finish();
-    // Also where the soak itself fails.
+    // Write the violations even if the soak itself failed.
     report::write(&book, options)?;
     let samples = ended?;
     store_kept_everything(&book, &envoy)?;
@@ -130,16 +132,18 @@ pub fn run(options: &Options, say: &mut dyn FnMut(&str)) -> Result<usize> {
     Ok(violations.len())
 }
 
-/// The time in which listeners drain. It is long, so that connections outlive several updates: Envoy closes a connection
-/// at an answer with a probability that grows to 1 in this time. But every sandbox that died stays in memory until the
-/// last listener that used it has drained, so the memory settles only after this time: within the first third of the
-/// soak, after which [`memory`] expects it to be flat.
+/// Returns the time for which listeners drain. It is long, so that connections outlive several
+/// updates: while it runs, Envoy closes a connection after an answer with a probability that rises
+/// to 1. But a dead sandbox stays in memory until the last listener that used it has drained, so
+/// the memory becomes stable only after this time. It must therefore be within the first third of
+/// the soak, because [`memory`] expects flat memory after it.
 fn drain_s(lasts: Duration) -> u32 {
     let drain = lasts.as_secs() / 6;
     u32::try_from(drain.clamp(1, LONGEST_DRAIN)).unwrap_or(1)
 }
 
-/// Requests that are to stay in flight, or that wait for their turn, go to the upstream; Envoy itself answers all others.
+/// Returns the routes. Requests that stay in flight or wait for their turn go to the upstream.
+/// Envoy itself answers all others.
 fn routes(rules: &[Rule]) -> Value {
     let is_passed_on = |rule: &&Rule| rule.kind == Kind::Concurrency || rule.kind.waits();
     let held = rules.iter().filter(is_passed_on).map(|rule| {
@@ -165,7 +169,7 @@ impl Soak<'_> {
         let (book, address) = (self.book, self.envoy.data_address());
         let pulses = pulse::open(self.envoy, usize::try_from(WORKERS)?)?;
         thread::scope(|scope| {
-            // Dropping the senders stops all threads, also when this returns an error.
+            // Dropping the senders stops all threads, even if this function returns an error.
             let mut stops: Vec<Sender<()>> = Vec::new();
             for client in 0..CLIENTS {
                 let (stop, stopped) = channel();
@@ -202,7 +206,8 @@ impl Soak<'_> {
                 drop(ended.send(done));
             });
             let samples = self.watch(&end, random, say)?;
-            // The clients send until the last action is done: only requests show workers that a configuration is back.
+            // The clients send until the last action is done, because workers notice only with a
+            // request that a configuration is back.
             drop(stop);
             end.recv().context("the driver panicked")??;
             drop(stops);
@@ -244,7 +249,7 @@ impl Soak<'_> {
     }
 }
 
-/// Sends the requested numbers of made-up keys.
+/// Sends floods of made-up keys, each with the requested number of keys.
 fn flood(book: &Book, mut http: Http, wanted: &Receiver<u64>) {
     let path = format!("/{FLOOD}");
     let mut name = 0_u64;
@@ -252,7 +257,7 @@ fn flood(book: &Book, mut http: Http, wanted: &Receiver<u64>) {
         for _ in 0..keys {
             name += 1;
             let request = Request::get(&path).header(KEY, format!("made-up-{name}"));
-            // A dead sandbox answers 503, or not at all.
+            // A dead sandbox answers 503, or does not answer.
             if http.send_once(&request).is_err() {
                 http.close();
             }
@@ -261,7 +266,7 @@ fn flood(book: &Book, mut http: Http, wanted: &Receiver<u64>) {
     }
 }
 
-/// Checks that the store lost nothing; otherwise the bounds of the model do not apply.
+/// Checks that the store lost nothing. If it did, the bounds of the model do not apply.
 fn store_kept_everything(book: &Book, envoy: &Envoy) -> Result<()> {
     let status = Operator::viewer(envoy).get("/v1/status")?;
     for field in ["evicted_lossy", "cas_give_ups"] {

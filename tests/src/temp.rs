@@ -1,4 +1,4 @@
-//! A directory for one run, below the build directory so that `cargo clean` takes leftovers away.
+//! A directory for one run. It is below the build directory, so `cargo clean` removes leftovers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,8 @@ use crate::paths::target_dir;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A fresh directory, removed with its content when dropped unless [`TempDir::keep`] was called.
+/// A new directory. It is removed with its content when it is dropped, unless [`TempDir::keep`] was
+/// called.
 #[derive(Debug)]
 pub struct TempDir {
     path: PathBuf,
@@ -27,17 +28,18 @@ impl TempDir {
         Ok(Self { path, keep: false })
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Keeps the directory, for investigation after a failure.
+    /// Keeps the directory, so that a failure can be investigated.
     pub const fn keep(&mut self) {
         self.keep = true;
     }
 
-    /// Writes a file and creates its directories. A reader or watcher sees the old or the new content, never a part.
+    /// Writes a file and creates its directories. A reader or watcher sees either the old or the
+    /// new content, never a part.
     pub fn write(&self, name: &str, content: &str) -> Result<PathBuf> {
         let path = self.path.join(name);
         let parent = path.parent().unwrap_or(&self.path);
@@ -53,7 +55,7 @@ impl TempDir {
 impl Drop for TempDir {
     fn drop(&mut self) {
         if !self.keep {
-            // A directory that stays is harmless: it is in the build directory.
+            // If this fails, the leftover is harmless, because it is in the build directory.
             drop(fs::remove_dir_all(&self.path));
         }
     }

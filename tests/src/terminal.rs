@@ -1,4 +1,4 @@
-//! A terminal for the app under test: a real PTY with a readable screen.
+//! A terminal for the app under test: a PTY with a readable screen.
 
 use std::io::{Read as _, Write};
 use std::num::NonZero;
@@ -14,34 +14,34 @@ use crate::clock::eventually;
 use crate::envoy::Envoy;
 use crate::paths::{in_terminal, loudou_bin};
 
-/// The time after which the app counts as hanging.
+/// Time limit for the app. A slower app has hung.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Maximum number of bytes that are kept.
 const FIRST_BYTES: usize = 1 << 20;
 const ROWS: NonZero<u16> = NonZero::<u16>::MIN.saturating_add(29);
 const COLUMNS: NonZero<u16> = NonZero::<u16>::MIN.saturating_add(109);
 
-/// `loudou` in a separate terminal.
+/// `loudou` in its terminal.
 pub struct Terminal {
     child: Box<dyn Child + Send + Sync>,
     master: Box<dyn MasterPty + Send>,
     keys: Arc<Mutex<Box<dyn Write + Send>>>,
     screen: Arc<Mutex<vt100::Parser>>,
-    /// The first bytes that came.
+    /// First bytes of the output.
     bytes: Arc<Mutex<Vec<u8>>>,
-    /// Reads the output; it ends when the terminal has no other user left.
+    /// Thread that reads the output. It ends when no other process uses the terminal.
     reader: JoinHandle<()>,
 }
 
-/// What a terminal answers to the questions in the bytes that came after `before`: the colour of its background, and what
-/// it is.
+/// Returns a terminal's answers to the queries in the bytes after `before`: the background colour,
+/// and the kind of terminal.
 fn answer(bytes: &[u8], before: usize, background: &str) -> String {
     let mut answer = String::new();
     for (question, text) in [
         ("\x1b]11;?", format!("\x1b]11;rgb:{background}\x1b\\")),
         ("\x1b[c", "\x1b[?62;22c".to_owned()),
     ] {
-        // It may have come in two parts.
+        // The query may have arrived in two parts.
         let from = before.saturating_sub(question.len() - 1);
         let new = bytes.get(from..).unwrap_or_default();
         if new
@@ -68,7 +68,7 @@ impl Terminal {
         Self::open_build(&loudou_bin()?, envoy, token, more)
     }
 
-    /// The same with another build of `loudou`.
+    /// Like [`Self::open`], but with another build of `loudou`.
     pub fn open_build(
         program: &Path,
         envoy: &Envoy,
@@ -106,12 +106,13 @@ impl Terminal {
         Self::run_as("xterm-256color", command)
     }
 
-    /// The same in a terminal of this name.
+    /// Like [`Self::run`], but in a terminal of this name.
     pub fn run_as(term: &str, command: CommandBuilder) -> Result<Self> {
         Self::run_on(term, "0000/0000/0000", command)
     }
 
-    /// The same on a background of this colour: red, green and blue in hexadecimal.
+    /// Like [`Self::run_as`], but on a background of this colour: red, green and blue in
+    /// hexadecimal.
     pub fn run_on(
         term: &str,
         background: &'static str,
@@ -148,7 +149,7 @@ impl Terminal {
                 drop(first);
                 if !answer.is_empty() {
                     let mut keys = answers.lock().unwrap_or_else(PoisonError::into_inner);
-                    // A program that has ended needs no answer.
+                    // Ignore a failure, because a program that has ended needs no answer.
                     drop(keys.write_all(answer.as_bytes()));
                 }
                 shared
@@ -175,7 +176,7 @@ impl Terminal {
         Ok(())
     }
 
-    /// The text of the screen.
+    /// Returns the text of the screen.
     pub fn contents(&self) -> String {
         self.screen
             .lock()
@@ -184,7 +185,7 @@ impl Terminal {
             .contents()
     }
 
-    /// The program's first output, with its control sequences.
+    /// Returns the first bytes of the output, with control sequences.
     pub fn first_bytes(&self) -> Vec<u8> {
         self.bytes
             .lock()
@@ -208,7 +209,7 @@ impl Terminal {
         })
     }
 
-    /// The process id of the app.
+    /// Returns the process id of the app.
     pub fn pid(&self) -> Result<u32> {
         self.child.process_id().context("the app has no process id")
     }
@@ -216,7 +217,7 @@ impl Terminal {
     /// Waits for the end of the app, and checks that the terminal is restored.
     pub fn ended(mut self) -> Result<(u32, String)> {
         let status = eventually(PATIENCE, "the app's end", || Ok(self.child.try_wait()?))?;
-        // All that it printed: until then even an untouched screen looks restored.
+        // Wait for the whole output, because before that, even an untouched screen looks restored.
         eventually(PATIENCE, "the end of the output", || {
             Ok(self.reader.is_finished().then_some(()))
         })?;
@@ -225,7 +226,7 @@ impl Terminal {
         Ok((status.exit_code(), self.contents()))
     }
 
-    /// Quits the app as a user does: it ends well, and the terminal is restored.
+    /// Quits the app like a user. It must end without an error, and restore the terminal.
     pub fn quit(mut self) -> Result<()> {
         self.press("q")?;
         let (code, end) = self.ended()?;
@@ -242,7 +243,7 @@ impl Terminal {
             && screen.mouse_protocol_mode() == vt100::MouseProtocolMode::None
     }
 
-    /// The modes of the screen, in words.
+    /// Describes the modes of the screen.
     pub fn state(&self) -> String {
         let parser = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
         let screen = parser.screen();
@@ -255,7 +256,7 @@ impl Terminal {
         )
     }
 
-    /// Returns true if typing is echoed and read line by line again, according to `stty`.
+    /// Fails unless typing is echoed and read line by line again, according to `stty`.
     fn is_cooked(&self) -> Result<()> {
         let name = self.master.tty_name().context("the terminal has no name")?;
         let output = std::process::Command::new("stty")
@@ -274,7 +275,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // The app has already ended if the test succeeded.
+        // If the test succeeded, the app has already ended.
         if self.child.kill().is_ok() {
             drop(self.child.wait());
         }

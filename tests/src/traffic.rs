@@ -1,5 +1,5 @@
-//! Traffic at a pace: some clients send requests to each of some addresses until they are stopped, and note
-//! when each request was sent and answered.
+//! Steady traffic: clients send requests to some addresses until they are stopped, and record when
+//! each request was sent and answered.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,31 +12,31 @@ use anyhow::{Result, anyhow};
 use crate::clock::{now, pause_for};
 use crate::http::{Http, Request};
 
-/// How much is sent to each address.
+/// Amount of traffic to each address.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
-    /// Each has one request at a time.
+    /// Number of clients. Each has one request at a time.
     pub clients: u32,
-    /// The least time between two requests of a client.
+    /// Minimum time between two requests of a client.
     pub interval: Duration,
-    /// The requests of a client; `None` for no end.
+    /// Number of requests per client. `None` for no end.
     pub requests: Option<u32>,
 }
 
 /// A request and its answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Exchange {
-    /// The number of the request among all.
+    /// Number of the request, over all clients.
     pub number: u64,
-    /// Before its first byte was sent.
+    /// Time before the first byte was sent.
     pub sent: Instant,
-    /// After its answer was read.
+    /// Time after the answer was read.
     pub got: Instant,
-    /// `None` when the connection ended without an answer.
+    /// Status of the answer. `None` if the connection ended without an answer.
     pub status: Option<u16>,
 }
 
-/// Clients at work, which stop when this is dropped.
+/// Running clients. Dropping this stops them.
 pub struct Traffic {
     shared: Arc<Shared>,
     pace: Pace,
@@ -59,7 +59,7 @@ impl std::fmt::Debug for Traffic {
 }
 
 impl Traffic {
-    /// Starts the clients; `request` builds the request of a number.
+    /// Starts the clients. `request` builds the n-th request.
     pub fn start(
         addresses: impl IntoIterator<Item = SocketAddr>,
         pace: Pace,
@@ -81,7 +81,7 @@ impl Traffic {
         traffic
     }
 
-    /// Starts the clients of one more address.
+    /// Starts the clients of another address.
     pub fn add(&mut self, address: SocketAddr) {
         for _ in 0..self.pace.clients {
             let (shared, pace) = (Arc::clone(&self.shared), self.pace);
@@ -90,17 +90,18 @@ impl Traffic {
         }
     }
 
-    /// The number of requests that were answered so far.
+    /// Returns the number of answered requests so far.
     pub fn answered(&self) -> usize {
         self.shared.log().len()
     }
 
-    /// Waits until every client has sent all its requests, which must have an end.
+    /// Waits until every client has sent all its requests, whose number must be limited.
     pub fn finish(mut self) -> Result<Vec<Exchange>> {
         self.join()
     }
 
-    /// Stops the clients, each after the answer that it waits for. In the order of answers.
+    /// Stops each client after its current request. Returns the requests in the order of their
+    /// answers.
     pub fn stop(mut self) -> Result<Vec<Exchange>> {
         self.shared.is_stopped.store(true, Ordering::Release);
         self.join()

@@ -1,4 +1,4 @@
-//! A small HTTP/1.1 server for Envoy to pass requests to, which counts the requests that arrive.
+//! A small HTTP/1.1 server to which Envoy passes requests. It counts the requests that arrive.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,29 +23,36 @@ const HALF: [&str; 2] = ["HTTP/1.1 200 OK\r\n", "content-length: 9\r\n\r\nhalf"]
 const UPGRADED: &[u8] =
     b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
 
-/// The request header that selects the answer: a status; none at all (`hang`); the end
-/// of the connection before an answer (`close`) or in the middle of its body (`cut`); with half a body
-/// and no end until the client leaves (`hold`); with 500 and 200 in turn (`flaky`); with another protocol
-/// from then on (`upgrade`); with `200 ok` when [`Upstream::open_gate`] is called (`gate`); with the body of the
-/// request, and its header [`TYPE`] as content type (`echo`), or with that in pieces of seven bytes (`dribble`),
-/// which end in the middle (`dribble-cut`).
+/// Request header that selects the answer:
+///
+/// - a number: an answer with this status
+/// - `hang`: no answer
+/// - `close`: the connection ends before an answer
+/// - `cut`: the connection ends in the middle of the body
+/// - `hold`: half a body, which does not end until the client leaves
+/// - `flaky`: 500 and 200 in turn
+/// - `upgrade`: another protocol from then on
+/// - `gate`: `200 ok`, when [`Upstream::open_gate`] is called
+/// - `echo`: the body of the request, with its header [`TYPE`] as content type
+/// - `dribble`: like `echo`, in pieces of seven bytes
+/// - `dribble-cut`: like `dribble`, but the connection ends in the middle
 pub const AS: &str = "x-answer-as";
 
-/// The request header whose value is the content type of an echo.
+/// Request header with the content type of an echo.
 pub const TYPE: &str = "x-answer-type";
 
-/// The request header whose value the response's header `x-cost` has.
+/// Request header whose value is copied to the response header `x-cost`.
 pub const COST: &str = "x-answer-cost";
 
-/// A server on a port of the operating system's choice; it answers every request with `200 ok`, or as
-/// the request's header [`AS`] selects, and stops when dropped.
+/// A server on a free port. It answers a request with `200 ok`, or as the request's header [`AS`]
+/// selects. Dropping this stops it.
 #[derive(Debug)]
 pub struct Upstream {
     address: SocketAddr,
     shared: Arc<Shared>,
 }
 
-/// Is told of each request when it arrives.
+/// A function that is called with each request when it arrives.
 struct Witness(Box<dyn Fn(&Message) + Send + Sync>);
 
 impl fmt::Debug for Witness {
@@ -57,15 +64,16 @@ impl fmt::Debug for Witness {
 #[derive(Debug, Default)]
 struct Shared {
     requests: AtomicU64,
-    /// Sum of the costs that the requests named.
+    /// Sum of the costs in the requests' headers.
     spent: AtomicU64,
     stopped: AtomicBool,
-    /// When the request of each path last arrived, if that is noted.
+    /// Time at which the last request of each path arrived. `None` if the server does not record
+    /// it.
     arrivals: Option<Mutex<BTreeMap<String, Instant>>>,
     witness: Option<Witness>,
-    /// True if requests for the gate are answered.
+    /// True if the gate is open.
     gate: (Mutex<bool>, Condvar),
-    /// The open connections, so that stopping can close them under their threads.
+    /// Open connections. Stopping the server closes them while their threads use them.
     open: Mutex<BTreeMap<u64, TcpStream>>,
 }
 
@@ -75,7 +83,7 @@ impl Upstream {
         Self::start_as(Shared::default())
     }
 
-    /// Starts a server that notes when the request of each path arrives.
+    /// Starts a server that records when requests arrive.
     pub fn start_with_log() -> Result<Self> {
         Self::start_as(Shared {
             arrivals: Some(Mutex::default()),
@@ -83,7 +91,7 @@ impl Upstream {
         })
     }
 
-    /// Starts a server that tells `witness` of each request when it arrives.
+    /// Starts a server that calls `witness` with each request when it arrives.
     pub(crate) fn start_before(witness: impl Fn(&Message) + Send + Sync + 'static) -> Result<Self> {
         Self::start_as(Shared {
             witness: Some(Witness(Box::new(witness))),
@@ -100,27 +108,28 @@ impl Upstream {
         Ok(Self { address, shared })
     }
 
-    /// Its address.
+    /// Returns the server's address.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The number of requests since the start.
+    /// Returns the number of requests since the start.
     pub fn requests(&self) -> u64 {
         self.shared.requests.load(Ordering::Relaxed)
     }
 
-    /// The sum of the costs of all requests, as their headers [`COST`] named them.
+    /// Returns the sum of the costs in the headers [`COST`] of all requests.
     pub fn spent(&self) -> u64 {
         self.shared.spent.load(Ordering::Relaxed)
     }
 
-    /// Answers the requests that wait at the gate, and from then on all requests for it.
+    /// Opens the gate: answers all requests that wait at it, and all later ones.
     pub fn open_gate(&self) {
         self.shared.open_gate();
     }
 
-    /// When the request of each path last arrived, for a server with a log.
+    /// Returns the time at which the last request of each path arrived, for a server that records
+    /// it.
     pub fn arrivals(&self) -> BTreeMap<String, Instant> {
         let arrivals = self.shared.arrivals.as_ref();
         let arrivals = arrivals.map(|log| log.lock().unwrap_or_else(PoisonError::into_inner));
@@ -132,7 +141,7 @@ impl Drop for Upstream {
     fn drop(&mut self) {
         self.shared.stopped.store(true, Ordering::Release);
         self.shared.open_gate();
-        // Wakes the accepting thread, which then sees the request to stop.
+        // Wake the accepting thread, which then notices that it has to stop.
         drop(TcpStream::connect(self.address));
         let mut open = self
             .shared
@@ -200,7 +209,7 @@ fn content_type(request: &Message) -> String {
     format!("content-type: {}\r\n", String::from_utf8_lossy(kind))
 }
 
-/// Sends a body in chunks of seven bytes, without its end.
+/// Sends a body in chunks of seven bytes, but not its end.
 fn dribble(wire: &mut Wire, request: &Message, body: &[u8]) -> Result<()> {
     let kind = content_type(request);
     wire.send(format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n{kind}\r\n").as_bytes())?;
@@ -211,7 +220,8 @@ fn dribble(wire: &mut Wire, request: &Message, body: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Answers until the client closes; broken connections are the client's problem.
+/// Answers requests until the client closes the connection. Ignores a broken connection, because
+/// the client reports it.
 fn serve(stream: TcpStream, shared: &Shared) {
     drop(stream.set_nodelay(true));
     let mut wire = Wire::new(stream);

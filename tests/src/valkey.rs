@@ -1,7 +1,8 @@
-//! A running Valkey, owned by a guard: one server on a Unix socket, or several on ports: the nodes of
-//! a cluster, or a primary with a replica and sentinels.
+//! A running Valkey, which a guard ends. It is one server on a Unix socket. The submodules start
+//! several servers on ports: a cluster, or a primary with a replica and sentinels.
 //!
-//! A socket has no port that another process could take between a restart and the next.
+//! The path of a Unix socket stays free between a restart and the next start, whereas another
+//! process could take a port.
 
 use std::fs;
 use std::path::PathBuf;
@@ -24,13 +25,14 @@ pub use cluster::ValkeyCluster;
 pub use resp::{Reply, Resp};
 pub use sentinels::ValkeySentinels;
 
-/// It starts in milliseconds; the rest is a margin for a busy machine.
+/// Time limit for the start. Valkey starts in milliseconds. The rest is a margin for a busy
+/// machine.
 pub(crate) const START: Duration = Duration::from_mins(1);
 
 /// A running Valkey without persistence.
 #[derive(Debug)]
 pub struct Valkey {
-    /// None while it is killed.
+    /// `None` while the server is killed.
     process: Option<Guarded>,
     dir: TempDir,
     options: Vec<String>,
@@ -53,45 +55,45 @@ impl Valkey {
         Ok(valkey)
     }
 
-    /// The URL for the relay's `--engine`.
+    /// Returns the URL for the relay's `--engine`.
     pub fn url(&self) -> String {
         format!("unix://{}", self.socket().display())
     }
 
-    /// Its socket.
+    /// Returns the path of the socket.
     pub fn socket(&self) -> PathBuf {
         self.dir.path().join("socket")
     }
 
-    /// Its process id, unless it is killed.
+    /// Returns the process id. `None` while the server is killed.
     pub fn pid(&self) -> Option<u32> {
         self.process.as_ref().map(Guarded::pid)
     }
 
-    /// Runs a command; an error of the server is an error.
+    /// Runs a command. An error reply counts as an error.
     pub fn run(&self, command: &[&str]) -> Result<Reply> {
         Resp::unix(&self.socket())?.run(command)
     }
 
-    /// Stops it as a hanging server: connections stay open, and nothing is answered.
+    /// Makes the server hang: connections stay open, and nothing is answered.
     pub fn pause(&self) -> Result<()> {
         self.signal("STOP")
     }
 
-    /// Continues it; it then reads all that was sent meanwhile.
+    /// Lets the hanging server continue. It then reads everything that was sent meanwhile.
     pub fn resume(&self) -> Result<()> {
         self.signal("CONT")
     }
 
-    /// Kills it, with all that it holds.
+    /// Kills the server, including its data.
     pub fn kill(&mut self) {
         self.process = None;
     }
 
-    /// Kills it if it runs, and starts it empty in the same place.
+    /// Kills the server if it runs, and starts an empty one at the same path.
     pub fn restart(&mut self) -> Result<()> {
         self.kill();
-        // A socket that is left behind accepts nobody.
+        // Remove the socket of the killed server, because it accepts no connection.
         drop(fs::remove_file(self.socket()));
         let log = fs::File::create(self.dir.path().join("log")).context("cannot write a log")?;
         let mut command = Command::new(valkey_bin()?);
@@ -131,7 +133,7 @@ impl Valkey {
 
 impl Drop for Valkey {
     fn drop(&mut self) {
-        // A paused one ends, too: only KILL is not held back.
+        // Use KILL, because a paused process ignores all other signals.
         self.kill();
     }
 }

@@ -1,7 +1,7 @@
-//! The filter under test, and the check that it is up to date.
+//! Paths of the filters under test, and the check that they are up to date.
 //!
-//! A test of an old filter proves nothing. Cargo writes the list of a module's sources beside it
-//! (`loudou_filter.d`); a module older than one of them is an error.
+//! A test of an old filter proves nothing. Cargo writes the list of a module's sources next to it
+//! (`loudou_filter.d`). If a source is newer than the module, the test fails.
 
 use std::env;
 use std::fs::{self, File};
@@ -15,29 +15,30 @@ use flate2::read::GzDecoder;
 use crate::paths::{target_dir, workspace_root};
 use crate::temp::TempDir;
 
-/// The module of the previous release; `tests/modules/README.md` says how it was made.
+/// Module of the previous release. `tests/modules/README.md` has the commands that made it.
 const RELEASED: &str = "tests/modules/loudou_filter-0.1.0-f68ab9f94ee0.wasm.gz";
 
-/// The commit of the module of the previous release.
+/// Commit from which the module of the previous release was built.
 pub const RELEASED_GIT: &str = "f68ab9f94ee0";
 
-/// The filter: `LOUDOU_WASM`, or the output of `cargo xtask build`; never older than its sources.
+/// Returns the filter: `LOUDOU_WASM`, or the output of `cargo xtask build`. Fails if it is older
+/// than its sources.
 pub fn wasm_path() -> Result<PathBuf> {
     let path = env::var_os("LOUDOU_WASM").map_or_else(built_wasm, PathBuf::from);
     check_fresh(&path)?;
     Ok(path)
 }
 
-/// The filter that panics on request: `LOUDOU_TRAP_WASM`, or the output of `cargo xtask build --trap`;
-/// never older than its sources.
+/// Returns the filter that panics on request: `LOUDOU_TRAP_WASM`, or the output of `cargo xtask
+/// build --trap`. Fails if it is older than its sources.
 pub fn trap_wasm_path() -> Result<PathBuf> {
     let path = env::var_os("LOUDOU_TRAP_WASM").map_or_else(built_trap_wasm, PathBuf::from);
     check_fresh(&path).context("`cargo xtask build --trap` builds the filter that panics")?;
     Ok(path)
 }
 
-/// The filter without the admin API: `LOUDOU_DATA_WASM`, or the output of `cargo xtask build --without-admin`; never older
-/// than its sources.
+/// Returns the filter without the admin API: `LOUDOU_DATA_WASM`, or the output of `cargo xtask
+/// build --without-admin`. Fails if it is older than its sources.
 pub fn data_wasm_path() -> Result<PathBuf> {
     let path = env::var_os("LOUDOU_DATA_WASM").map_or_else(built_data_wasm, PathBuf::from);
     check_fresh(&path)
@@ -45,15 +46,16 @@ pub fn data_wasm_path() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The native module: `LOUDOU_NATIVE`, or the output of `cargo xtask build --native`; never older than its sources.
+/// Returns the native module: `LOUDOU_NATIVE`, or the output of `cargo xtask build --native`. Fails
+/// if it is older than its sources.
 pub fn native_path() -> Result<PathBuf> {
     let path = env::var_os("LOUDOU_NATIVE").map_or_else(built_native, PathBuf::from);
     check_fresh(&path).context("`cargo xtask build --native` builds the native module")?;
     Ok(path)
 }
 
-/// The native module that panics on request: `LOUDOU_TRAP_NATIVE`, or the output of `cargo xtask build --native --trap`;
-/// never older than its sources.
+/// Returns the native module that panics on request: `LOUDOU_TRAP_NATIVE`, or the output of `cargo
+/// xtask build --native --trap`. Fails if it is older than its sources.
 pub fn trap_native_path() -> Result<PathBuf> {
     let path = env::var_os("LOUDOU_TRAP_NATIVE").map_or_else(built_trap_native, PathBuf::from);
     check_fresh(&path)
@@ -61,17 +63,18 @@ pub fn trap_native_path() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The path at which `cargo xtask build --native` leaves the native module.
+/// Returns the path at which `cargo xtask build --native` leaves the native module.
 pub fn built_native() -> PathBuf {
     target_dir().join("native/libloudou.so")
 }
 
-/// The path at which `cargo xtask build --native --trap` leaves the native module that panics.
+/// Returns the path at which `cargo xtask build --native --trap` leaves the native module that
+/// panics.
 pub fn built_trap_native() -> PathBuf {
     trap_target_dir().join("debug/libloudou.so")
 }
 
-/// The module of the previous release, unpacked into this directory.
+/// Unpacks the module of the previous release into this directory.
 pub fn released_wasm(dir: &TempDir) -> Result<PathBuf> {
     let path = dir.path().join("released.wasm");
     let packed = File::open(workspace_root().join(RELEASED)).context(RELEASED)?;
@@ -83,32 +86,33 @@ pub fn released_wasm(dir: &TempDir) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Build directory of the filter that panics, separate from the real filter's.
+/// Returns the build directory of the filter that panics, which is separate from the real filter's.
 pub fn trap_target_dir() -> PathBuf {
     target_dir().join("trap")
 }
 
-/// The path at which `cargo xtask build --trap` leaves the filter that panics.
+/// Returns the path at which `cargo xtask build --trap` leaves the filter that panics.
 pub fn built_trap_wasm() -> PathBuf {
     trap_target_dir().join("wasm32-unknown-unknown/wasm/loudou_filter.wasm")
 }
 
-/// The build directory of the filter without the admin API.
+/// Returns the build directory of the filter without the admin API.
 pub fn data_target_dir() -> PathBuf {
     target_dir().join("without-admin")
 }
 
-/// The path at which `cargo xtask build --without-admin` leaves the filter without the admin API.
+/// Returns the path at which `cargo xtask build --without-admin` leaves the filter without the
+/// admin API.
 pub fn built_data_wasm() -> PathBuf {
     data_target_dir().join("wasm32-unknown-unknown/wasm/loudou_filter.wasm")
 }
 
-/// The path at which `cargo xtask build` leaves the filter.
+/// Returns the path at which `cargo xtask build` leaves the filter.
 pub fn built_wasm() -> PathBuf {
     target_dir().join("wasm32-unknown-unknown/wasm/loudou_filter.wasm")
 }
 
-/// Fails for a module that is older than one of its sources.
+/// Fails if a module is older than one of its sources.
 pub fn check_fresh(wasm: &Path) -> Result<()> {
     let built = modified(wasm).context("there is no filter: run `cargo xtask build`")?;
     let list = wasm.with_extension("d");
@@ -142,7 +146,7 @@ fn modified(path: &Path) -> Result<SystemTime> {
     time.with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// The prerequisites of a make rule, `target: a b\ c`: a space within a name is escaped.
+/// Returns the prerequisites of a make rule, `target: a b\ c`. A space within a name is escaped.
 fn sources(rules: &str) -> Vec<PathBuf> {
     let lists = rules.lines().filter_map(|line| line.split_once(": "));
     let names = lists.flat_map(|(_, list)| {

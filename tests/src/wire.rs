@@ -1,4 +1,4 @@
-//! HTTP/1.1 on a socket, both ways: just enough framing for the client and the upstream.
+//! HTTP/1.1 on a socket, with the framing that the client and the upstream of the tests need.
 //!
 //! Header values stay bytes, because tests send and expect bytes that are not UTF-8.
 
@@ -9,20 +9,20 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 
 const CHUNK: usize = 16 * 1024;
-/// The maximum size of a head (before the blank line).
+/// Maximum size of a head, without the blank line after it.
 const MAX_HEAD: usize = 1024 * 1024;
 
-/// One request or response.
+/// A request or a response.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Message {
     pub(crate) start_line: String,
-    /// Names in lower case, in the order of arrival, duplicates kept.
+    /// Headers in the order of arrival, with names in lower case and with duplicates.
     pub(crate) headers: Vec<(String, Vec<u8>)>,
     pub(crate) body: Vec<u8>,
 }
 
 impl Message {
-    /// The first value of a header.
+    /// Returns the first value of a header.
     pub(crate) fn header(&self, name: &str) -> Option<&[u8]> {
         let found = self
             .headers
@@ -31,7 +31,7 @@ impl Message {
         found.map(|(_, value)| value.as_slice())
     }
 
-    /// True if the sender closes the connection afterwards.
+    /// Returns true if the sender closes the connection afterwards.
     pub(crate) fn closes(&self) -> bool {
         self.header("connection")
             .is_some_and(|value| value.eq_ignore_ascii_case(b"close"))
@@ -57,7 +57,7 @@ impl Message {
     }
 }
 
-/// A connection with the bytes read ahead.
+/// A connection, and the bytes that were read ahead.
 #[derive(Debug)]
 pub(crate) struct Wire {
     stream: TcpStream,
@@ -72,7 +72,7 @@ impl Wire {
         }
     }
 
-    /// Waits for at most this long from now on, each time that it reads.
+    /// Sets the timeout of each later read.
     pub(crate) fn patience(&self, time: Duration) -> Result<()> {
         self.stream
             .set_read_timeout(Some(time))
@@ -83,8 +83,8 @@ impl Wire {
         self.stream.write_all(bytes).context("cannot send")
     }
 
-    /// The next message; `None` when the peer closed before its first byte. `bodyless` is for answers
-    /// whose headers announce a body that does not follow (HEAD).
+    /// Reads the next message. Returns `None` if the peer closed the connection before its first
+    /// byte. `bodyless` is for answers whose headers announce a body that does not follow (HEAD).
     pub(crate) fn receive(&mut self, bodyless: bool) -> Result<Option<Message>> {
         let Some(head) = self.head()? else {
             return Ok(None);
@@ -163,7 +163,7 @@ impl Wire {
         Ok(std::mem::replace(&mut self.buffer, rest))
     }
 
-    /// Reads more; false at the end of the stream.
+    /// Reads more bytes. Returns false at the end of the stream.
     fn fill(&mut self) -> Result<bool> {
         let mut chunk = [0; CHUNK];
         loop {
@@ -173,7 +173,7 @@ impl Wire {
                         .extend_from_slice(chunk.get(..count).unwrap_or_default());
                     return Ok(count > 0);
                 }
-                // A signal to this process, as when it was stopped for a moment.
+                // The process got a signal, for example when it was stopped for a moment.
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => return Ok(false),
                 Err(error) => bail!("no answer: {error}"),

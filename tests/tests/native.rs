@@ -65,8 +65,8 @@ fn the_real_module_ignores_the_trap() -> Result<()> {
     envoy.stop()
 }
 
-/// What Envoy does not tell a module is an error of the configuration, with the rule and the field, and not a limit that
-/// silently does something else.
+/// If a rule needs a value that Envoy hides from modules, the configuration must be refused with
+/// the rule and the field. The rule must not silently limit something else.
 #[test]
 fn rules_that_need_more_are_refused() -> Result<()> {
     let limits = limits(5);
@@ -95,7 +95,8 @@ fn rules_that_need_more_are_refused() -> Result<()> {
     Ok(())
 }
 
-/// A role under the name of the other one, and a configuration of a route, are refused with a sentence.
+/// A role under the other role's name, and a configuration for a route, must be refused with an
+/// explanation.
 #[test]
 fn the_filter_is_configured_as_envoy_names_it() -> Result<()> {
     let path = native_path()?;
@@ -205,7 +206,7 @@ fn settled_memory(envoy: &Envoy) -> Result<u64> {
     Ok(envoy.memory()?.allocated)
 }
 
-/// A rule reads the value that it names, however many other values there are, and Envoy's log stays quiet.
+/// A rule reads the value that it names among many other values, and Envoy logs nothing about it.
 #[test]
 fn metadata_are_read_by_name_without_a_word_in_the_log() -> Result<()> {
     let mut claims = json!({ "tenant": 42, "admin": true, "roles": ["dev", "ops"] });

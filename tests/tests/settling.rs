@@ -197,7 +197,7 @@ fn every_end_has_its_cost() -> Result<()> {
     let mut ops = Operator::viewer(&envoy);
     let mut table = Vec::new();
     for (path, answer_as, cost, expected) in [
-        // The upstream has told the cost.
+        // The upstream has reported the cost.
         ("/", "200", "7", 7),
         ("/", "200", "0", 0),
         ("/", "200", "1234", 1_234),
@@ -724,8 +724,8 @@ fn a_storm_spends_what_the_bucket_says() -> Result<()> {
     envoy.stop()
 }
 
-/// An Envoy that has a debt tells the relay at once, so that other Envoys refuse the key although it never comes back to
-/// the first one.
+/// An Envoy that has a debt reports it to the relay at once, so that other Envoys refuse the key
+/// although it never comes back to the first one.
 #[test]
 fn other_envoys_learn_of_a_debt() -> Result<()> {
     let upstream = Upstream::start()?;

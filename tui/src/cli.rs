@@ -199,7 +199,7 @@ pub fn main() -> ExitCode {
     if let Some(code) = complete::answered(command_line) {
         return code;
     }
-    // The streams are not locked, because the screen also writes to the terminal from other places.
+    // The streams are not locked, because the screen writes to the terminal through other handles.
     let (stdout, stderr, stdin) = (io::stdout(), io::stderr(), io::stdin());
     let mut io = Io {
         out_terminal: stdout.is_terminal(),
@@ -265,10 +265,10 @@ fn parsed_by(command: &clap::Command, args: &[OsString]) -> Result<Cli, clap::Er
         let matches = command.try_get_matches_from_mut(args)?;
         Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
     };
-    // The usage line in clap's errors lists all options that are set, including options set by
-    // environment variables. It is therefore taken from a command that ignores these variables.
+    // The usage line in clap's errors lists all options that are set, even by environment
+    // variables. The error is therefore taken from a command that ignores these variables.
     parsed(options::is_empty_variable).map_err(|error| {
-        // A help text is not an error, and it shows the variables.
+        // A help text is not an error, and it must show the variables.
         let again = error.use_stderr().then(|| parsed(|_| true).err());
         again.flatten().unwrap_or(error)
     })

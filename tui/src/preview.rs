@@ -179,7 +179,7 @@ fn loss(
 ) -> Option<f64> {
     let gap = gap(key.per_second)?;
     if rule.mode != Mode::Enforce {
-        // Other modes do not enforce bans either.
+        // A rule that is not in mode enforce refuses nothing, not even banned keys.
         return None;
     }
     if key.is_banned {
@@ -194,7 +194,7 @@ fn loss(
         Cost::Fixed(cost) => cost.into(),
         Cost::Header { .. } | Cost::Metadata { .. } | Cost::RequestBytes(_) | Cost::Settled(_) => 1,
     };
-    // The long-term share of refusals, independent of bursts.
+    // Share of refusals in the long run, when any burst is used up.
     let demand = key.per_second * float(cost);
     let rates = limits.iter().filter_map(|limit| limit.algorithm().rate());
     let rates = rates.map(per_second).filter(|rate| demand > rate * ABOVE);

@@ -266,7 +266,7 @@ impl EnvoyThreads {
         match effect {
             Effect::Poll(request) => match self.poller.try_send(request) {
                 Ok(()) => true,
-                // A thread that ended has sent a report already.
+                // A thread that has ended has already sent a report.
                 Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
             },
             effect => self.worker.try_send(effect).is_ok(),

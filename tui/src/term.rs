@@ -253,9 +253,9 @@ fn mouse(mouse: MouseEvent) -> Option<Mouse> {
     })
 }
 
-// Colours for terminals with 16 of them. The screen's writer encodes each colour by its number of
-// 256 (`38;5;9`), which such a terminal interprets as other styles, such as blinking. This module
-// replaces it by the old form (`91`).
+// Colours for terminals with 16 colours. The screen's writer encodes each colour as one of 256
+// (`38;5;9`), which such a terminal interprets as other styles, such as blinking. This module
+// writes the old form (`91`) instead.
 
 const BEGIN: &[u8] = b"\x1b[";
 

@@ -82,8 +82,8 @@ fn draw_body(pen: &mut Pen<'_>, state: &State) {
     }
 }
 
-/// Draws the dialog over the screen, if one is open. Returns its place if messages must not cover
-/// it.
+/// Draws the dialog over the screen, if one is open. If messages must not cover the dialog, returns
+/// its area.
 fn overlay(pen: &mut Pen<'_>, state: &State) -> Option<Rect> {
     if let Some(sheet) = asking::sheet(state) {
         return Some(question::draw(pen, &sheet));

@@ -222,8 +222,8 @@ fn clippy_wasm() -> Result<()> {
 }
 
 fn unit() -> Result<()> {
-    // Excludes `loudou-tests`, which needs the filter and runs later. The relay's tests build the
-    // relay.
+    // `loudou-tests` is excluded, because it needs the filter and runs later. The relay's tests
+    // build the relay themselves.
     let mut test = cargo(&["test", "--workspace", "--exclude", "loudou-tests"]);
     // Only the relay's tests need another program.
     test.env("VALKEY_BIN", loudou_tests::valkey_bin()?);

@@ -23,7 +23,7 @@ const NPM: [&str; 5] = [
     "axios-retry@4.5.0",
 ];
 const PYPI: [&str; 2] = ["http-sf==1.5.0", "urllib3==2.8.0"];
-/// Installed separately, because it does not have wheels for every system.
+/// grpcio is installed separately, because it does not have wheels for every system.
 const GRPCIO: [&str; 2] = ["grpcio==1.85.1", "grpcio-status==1.85.1"];
 
 /// Runs the clients. Returns the names of clients that could not run, with the reasons.

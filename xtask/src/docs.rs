@@ -176,8 +176,8 @@ fn named(page: &str, sources: &str) -> Vec<String> {
     problems
 }
 
-/// Returns problems in the walk of a request, which are functions missing from the file that their
-/// row names.
+/// Returns problems in the table that follows a request through the code: functions that the file
+/// in their row does not have.
 fn broken_walk(root: &Path) -> Result<Vec<String>> {
     const WALK: &str = "ARCHITECTURE.md";
     let page = fs::read_to_string(root.join(WALK)).context(WALK)?;

@@ -218,7 +218,7 @@ impl Wheel {
     /// Installs with one rename, so that a program at this path is always complete.
     fn move_in(&self, draft: &Path, is_installed: &impl Fn() -> bool) -> Result<()> {
         if fs::rename(draft, &self.place).is_err() && is_installed() {
-            // Another process was faster.
+            // Another process has installed it in the meantime.
             return fs::remove_dir_all(draft).context("cannot clean up");
         }
         ensure!(

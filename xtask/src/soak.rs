@@ -27,7 +27,7 @@ pub(crate) fn run_native(minutes: u64, seed: Option<u64>, mut without: Vec<Strin
 
 fn soak(minutes: u64, seed: Option<u64>, without: Vec<String>, wasm: PathBuf) -> Result<()> {
     setup::run()?;
-    // Short, so that it is easy to type.
+    // The seed is short, so that it is easy to type.
     let seed = seed.unwrap_or_else(|| RandomState::new().build_hasher().finish() >> 40);
     let less = without.iter().map(|word| format!("-without-{word}"));
     let name = format!("seed-{seed}{}.txt", less.collect::<String>());

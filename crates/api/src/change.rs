@@ -173,12 +173,12 @@ impl ChangeName {
             Some((rule, of)) => (rule, Some(of)),
         };
         let (rule, base) = match rule.split_once('@') {
-            // An `@` inside a part is escaped, so this `@` starts the base.
+            // In the rule's name and in a key, `@` is escaped, so this `@` starts the base.
             Some((rule, base)) if kind != "ban" => (rule, Some(percent_decoded(base)?)),
             _ => (rule, None),
         };
         let rule = percent_decoded(rule)?;
-        // A slash inside a part is escaped, so the rest has no further slash.
+        // In a pattern, a slash is escaped, so the rest has no further slash.
         let of = match of {
             Some(of) if of.contains('/') => return None,
             Some(of) => Some(percent_decoded(of)?),

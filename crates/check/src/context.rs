@@ -1,5 +1,5 @@
-//! Checks the surroundings of rules in a file for Envoy or Kubernetes. It covers the module's
-//! failure policy and source, the requests that reach it, and if the roles find the same store.
+//! Checks the configuration around the rules in a file for Envoy or Kubernetes: the module's
+//! failure policy and source, the requests that reach it, and that the roles find the same store.
 
 use std::rc::Rc;
 
@@ -19,7 +19,7 @@ mod keys;
 mod roles;
 mod view;
 
-/// Adds the problems around configurations that may run in one Envoy.
+/// Adds the problems around each of these configurations, which may run in one Envoy.
 pub(crate) fn add(group: &mut [&mut Checked]) {
     let roles: Vec<Option<Role>> = group.iter().map(|checked| role(checked)).collect();
     let mut discovered: Rc<[Discovered]> = Rc::new([]);
@@ -89,7 +89,8 @@ fn of_object(view: &mut View<'_>, object: &Object) {
             envoy::in_wasm(view);
             check_gateway(view, &object.path);
         }
-        // Only the rules are patched here. Their filter is defined elsewhere.
+        // The object patches only the rules. Another object defines the filter, so there is nothing
+        // to check.
         _ if view.place.plugin.steps().is_empty() => {}
         _ => envoy::check(view),
     }

@@ -28,8 +28,8 @@ pub fn check(name: &str, bytes: &[u8], on_preflights: Advice) -> Vec<Checked> {
     checked.collect()
 }
 
-/// Adds the problems around the configurations. Several manifest files may belong to one Envoy,
-/// whereas two Envoy files belong to two.
+/// Adds problems that come from the text around the configurations. Several manifest files may
+/// belong to one Envoy, so they are checked together. Each Envoy file belongs to a different Envoy.
 pub fn check_around(texts: &mut [Vec<Checked>]) {
     let mut manifests: Vec<&mut Checked> = Vec::new();
     for text in texts {

@@ -3,8 +3,8 @@
 //!
 //! The first line has the form of a compiler message, so that editors find the place.
 //! `annotate-snippets` is not used, because it puts the place on the second line or omits the
-//! excerpt. This code would also still have to mask secrets, escape control characters and cut long
-//! lines.
+//! excerpt. With that crate, this module would still have to mask secrets, escape control
+//! characters and cut long lines.
 
 use std::rc::Rc;
 
@@ -31,9 +31,9 @@ pub type Paint<'a> = &'a dyn Fn(Severity, &str) -> String;
 #[derive(Debug, Default)]
 pub struct Report {
     file: String,
-    /// Filters that it describes, in a file for Envoy or Kubernetes.
+    /// Filters with this configuration, in a file for Envoy or Kubernetes.
     filter: Option<String>,
-    /// That file, and the place of the configuration in it.
+    /// The file for Envoy or Kubernetes, and the place of the configuration in it.
     context: Option<(Rc<Document>, Place)>,
     source: Rc<[String]>,
     findings: Vec<Finding>,
@@ -131,7 +131,7 @@ impl Report {
         Some((file, place))
     }
 
-    /// Returns true if it is about a Kubernetes object.
+    /// Returns true if the report is about a Kubernetes object.
     pub fn is_manifest(&self) -> bool {
         let context = self.context.as_ref();
         context.is_some_and(|(file, _)| file.kind == Kind::Kubernetes)
@@ -147,7 +147,7 @@ impl Report {
         self.filter.as_deref()
     }
 
-    /// Returns its name in messages.
+    /// Returns the name of the file or filter in messages.
     pub fn name(&self) -> String {
         match &self.filter {
             Some(filter) => format!("{}: {filter}", self.file),
@@ -172,7 +172,7 @@ impl Report {
         self.findings.sort_by_key(|finding| finding.position);
     }
 
-    /// Adds problems of the surroundings, whose paths start at the whole file.
+    /// Adds problems of the configuration around the rules. Their paths start at the whole file.
     pub fn add_around(&mut self, problems: &[Problem]) {
         let Some((file, place)) = &self.context else {
             return;
@@ -316,7 +316,7 @@ pub const fn severity(severity: Severity) -> &'static str {
     }
 }
 
-/// Returns a path that starts at an outer place.
+/// Returns a path without the leading path `outer`.
 fn without(path: &Path, outer: &Path) -> Path {
     let steps = path.steps().strip_prefix(outer.steps());
     Path::from(steps.unwrap_or_else(|| path.steps()).to_vec())

@@ -1,5 +1,5 @@
 //! Validates addresses before anything is sent to them. The URI parser alone is not enough, because
-//! it replaces an invalid port by the default port.
+//! it silently uses the default port in place of an invalid port.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -70,7 +70,7 @@ pub(super) fn check_authority(uri: &Uri) -> Result<(), String> {
     };
     let place = authority.as_str();
     let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
-    // The colons of an IPv6 address are within brackets.
+    // Skip an IPv6 address in brackets, because its colons do not precede the port.
     let behind = place.rsplit_once(']').map_or(place, |(_, behind)| behind);
     let Some((_, port)) = behind.split_once(':') else {
         return Ok(());

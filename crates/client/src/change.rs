@@ -1,6 +1,6 @@
-//! A change of live rules, keys or buckets is one type, with question, preview, sending, outcome,
-//! undo, and a common rule for conflicts. The command line prints it as lines, and the screen shows
-//! it as form, question and toast. `import` sends changes too, but after a conflict it previews
+//! A change of live rules, keys or buckets: its question, preview, sending, outcome and undo, and
+//! the common rule for conflicts. The command line prints a change as lines, and the screen shows
+//! it as form, question and message. `import` sends changes too, but after a conflict it previews
 //! again, replaces the edits of others, and reports that.
 //!
 //! Each kind of change has a file here that implements [`Verb`]. This file lists the kinds.
@@ -31,7 +31,7 @@ use key_override::{Override, OverrideUndo};
 use reset::Reset;
 use verb::{Answer, Question, Verb};
 
-/// Maximum number of resends after conflicts in which only the generation had changed.
+/// Maximum number of times that a change is sent again because only the generation had changed.
 const MOST_RESENDS: u8 = 16;
 
 /// A change.
@@ -50,7 +50,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Returns the part that depends on the kind.
+    /// Returns the change as its kind implements it.
     pub fn verb(&self) -> &dyn Verb {
         match self {
             Self::Edit(edit) => edit,
@@ -61,7 +61,8 @@ impl Change {
         }
     }
 
-    /// Returns the rule as it was when the change was decided, if that matters.
+    /// Returns the rule that the operator saw when deciding on the change. `None` if the change
+    /// does not depend on the rule.
     pub fn seen(&self) -> Option<&RuleView> {
         match self {
             Self::Edit(edit) => Some(&edit.seen),
@@ -70,7 +71,7 @@ impl Change {
         }
     }
 
-    /// Bases the change on the rule as it is now.
+    /// Replaces the rule that the change is based on by the current rule.
     pub fn see(&mut self, now: RuleView) {
         match self {
             Self::Edit(edit) => *edit.seen = now,
@@ -88,13 +89,13 @@ impl Change {
         match self {
             Self::BanAll(all) => all.at_another(rules).map(Self::BanAll),
             Self::Edit(edit) => {
-                // A trial begins where it does not run yet.
+                // An edit of a trial that does not run at this Envoy starts the trial there.
                 let begins = matches!(edit.to, EditTo::Put { .. }) && named(name).is_none();
                 let tried = tried(name).filter(|_| begins).and_then(named);
                 edit.at_another(tried.map_or_else(rule, Ok)?, now_ns)
                     .map(Self::Edit)
             }
-            // The ban that the operator saw belongs to another Envoy.
+            // The operator saw the ban of another Envoy, so no precondition is sent.
             Self::Ban(ban) => rule().map(|_| {
                 Self::Ban(Ban {
                     if_match: None,
@@ -141,8 +142,9 @@ impl Change {
         send(self)
     }
 
-    /// Returns true if the basis of the decision is unchanged, in the same process. For an edit
-    /// this is the rule with its edit, for an override the rule's limits and that key.
+    /// Returns true if the operator's decision still fits: the process is the same, and the state
+    /// that the operator saw is unchanged. For an edit this is the rule with its edit, for an
+    /// override the rule's limits and the override of that key.
     fn is_as_seen(&self, now: &RuleView) -> bool {
         let is_same = |seen: &RuleView| seen.instance == now.instance;
         match self {
@@ -196,7 +198,8 @@ impl Change {
         key.map(|key| (rule, key)).into_iter().collect()
     }
 
-    /// Returns the bans that were made, with their answers. Empty for another kind of change.
+    /// Returns the bans that this change has set or lifted, with their answers. Empty for other
+    /// kinds of changes.
     fn bans<'a>(&'a self, answer: &'a Answer) -> Vec<(&'a Ban, &'a BanAnswer)> {
         match (self, answer) {
             (Self::Ban(ban), Answer::Ban(answer)) => vec![(ban, answer)],
@@ -242,7 +245,7 @@ pub enum Undo {
 }
 
 impl Undo {
-    /// Returns the outcome of the change, in one line.
+    /// Returns the outcome of the undone change, in one line.
     pub fn change(&self) -> &str {
         match self {
             Self::Edit(undo) => &undo.change,
@@ -252,7 +255,8 @@ impl Undo {
         }
     }
 
-    /// Names the change neutrally, because it is unknown if it was made.
+    /// Replaces the outcome of the change by its name, because it is unknown if the change was
+    /// made.
     fn rename(&mut self, name: String) {
         match self {
             Self::Edit(undo) => undo.change = name,
@@ -273,9 +277,9 @@ impl Undo {
         }
     }
 
-    /// Returns the question before the undo, and the change that performs it, by the server's
-    /// clock. `seen` returns the ban of a rule and key in a poll after an instant. Returns `None`
-    /// if nothing is left to undo.
+    /// Returns the question before the undo, and the change that performs it. `server_ns` is the
+    /// server's clock. `seen` returns the ban of a rule and key that a poll after a given time has
+    /// read. Returns `None` if there is nothing to undo any more.
     pub fn ask(
         &self,
         server_ns: u64,
@@ -316,7 +320,7 @@ impl Undo {
         }
     }
 
-    /// Removes the parts that `change` has undone. Returns true if nothing is left.
+    /// Removes the parts that `change` has undone. Returns true if no part remains.
     pub fn is_over(&mut self, change: &Change, answer: &Answer) -> bool {
         let Self::BanAll(undo) = self else {
             return true;
@@ -327,8 +331,8 @@ impl Undo {
         undo.undos.is_empty()
     }
 
-    /// Records that a later ban of this rule and key was undone, so that the ban of this change is
-    /// in effect again. Returns false if this is about another ban.
+    /// Records that a later ban of the same key was undone, so that this undo's ban is in effect
+    /// again. Returns false for a ban of another rule or key.
     fn put_back(&mut self, (ban, answer): (&Ban, &BanAnswer)) -> bool {
         let parts = match self {
             Self::Ban(undo) => std::slice::from_mut(undo),
@@ -341,8 +345,8 @@ impl Undo {
     }
 }
 
-/// Records that `change` undid a later change. The earlier bans, which the last of `undos` undo,
-/// are in effect again.
+/// Records that `change` has undone a change, so that the earlier bans of the same keys are in
+/// effect again. If several of `undos` concern a key, the ban belongs to the last one.
 pub fn put_back<'a>(
     undos: impl DoubleEndedIterator<Item = &'a mut Undo>,
     change: &Change,
@@ -368,14 +372,14 @@ pub enum Start {
 /// The first step of a change.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Begun {
-    /// Only its question.
+    /// Shows only the question before the change.
     Ask(Change),
-    /// A form.
+    /// Shows a form, because something must be typed.
     Form(Vec<Asked>),
 }
 
 impl Start {
-    /// Returns the title of its form, before the key.
+    /// Returns the title of the form, to which the key is added.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Reset => "reset",

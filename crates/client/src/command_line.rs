@@ -55,7 +55,7 @@ impl CommandLine {
         self.option("--for", &span.unwrap_or_default())
     }
 
-    /// Adds `--url`, if the command line must name the Envoy.
+    /// Adds `--url`, if `url` is given.
     pub fn at(self, url: Option<&str>) -> Self {
         self.option("--url", url.unwrap_or_default())
     }
@@ -178,7 +178,7 @@ mod tests {
         }
     }
 
-    /// A real shell reads the quoted words back, and acts on nothing in them.
+    /// A real shell gives the quoted words back unchanged, and executes no part of them.
     #[test]
     fn a_shell_reads_quoted_words_back() {
         for word in [

@@ -41,7 +41,7 @@ pub(super) fn connection(target: &Target, timeout: Duration) -> Result<Connectio
         });
     };
     if target.proxy.is_some() && target.tls.server_name.is_some() {
-        // The proxy would be asked to connect to the name in the certificate.
+        // ureq would ask the proxy to connect to the name in the certificate instead of the host.
         let why = "--tls-name does not work through a proxy; except this host with no_proxy";
         return Err(ClientError::BadTarget {
             why: why.to_owned(),
@@ -100,7 +100,7 @@ fn named(url: &str, rest: &str, name: &str, config: Config) -> Result<Connection
     let port = there.port_u16();
     let port = port.map_or_else(String::new, |port| format!(":{port}"));
     let base = format!("https://{name}{port}{path}");
-    // Anything more than a name would become a part of the address.
+    // Other characters, such as a slash, would become a part of the address.
     let is_name = |uri: Uri| uri.host() == Some(name) && !name.is_empty();
     if !base.parse().is_ok_and(is_name) {
         let why = format!(
@@ -130,8 +130,8 @@ fn config(timeout: Duration, tls: Option<TlsConfig>, proxy: Option<Proxy>) -> Co
     }
 }
 
-/// Resolves every name to the addresses of one host, because the server's certificate has another
-/// name than its address.
+/// Resolves every name to the addresses of one host. It is used when the name in the server's
+/// certificate differs from its host name.
 #[derive(Debug)]
 struct Elsewhere(Uri);
 

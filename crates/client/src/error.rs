@@ -8,7 +8,7 @@ use loudou_api::{ProblemAnswer, RuleProblem, RuleView};
 
 use loudou_words::text::{escape, humanise, meant};
 
-/// Reason why there is no answer, or an unexpected one.
+/// Reason why a call has no usable answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientError {
     /// The connection failed.
@@ -41,7 +41,7 @@ pub enum ClientError {
         /// The problem document.
         problem: Box<ProblemAnswer>,
     },
-    /// An answer outside the contract, probably not from the filter.
+    /// An answer that is not in the format of the API, so it is probably not from the filter.
     Unexpected {
         /// The address of the admin listener.
         url: String,
@@ -88,7 +88,7 @@ impl ClientError {
     }
 }
 
-/// A hint at listeners at which every call with a body hangs.
+/// Hint for calls with a body, which hang at listeners that pass no bodies to the filter.
 const NO_BODY: &str = ". The request had a body: does the filter of this listener have \
                        `allow_on_headers_stop_iteration: true`?";
 

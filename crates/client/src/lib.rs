@@ -98,7 +98,7 @@ pub struct Client {
     url: Arc<str>,
     /// Address for messages, including the proxy.
     place: Arc<str>,
-    /// True if there is such a proxy.
+    /// True if calls go through a proxy.
     has_proxy: bool,
     authorization: Option<HeaderValue>,
     timeout: Duration,
@@ -365,7 +365,8 @@ impl Client {
                     .map(|error| tls_cause(error, self.has_proxy))
                     .unwrap_or_default(),
             },
-            // The request may have been read, so it is in doubt.
+            // The server may have read the request, so it is unknown if the request was carried
+            // out.
             ureq::Error::Io(io)
                 if matches!(
                     io.kind(),

@@ -22,14 +22,14 @@ pub mod ledger;
 /// Maximum difference between two ends that count as equal, about the maximum duration of a call.
 const SAME_END_MS: u64 = 5_000;
 
-/// One live change.
+/// A change that exists only in an Envoy's memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
     /// The name of the rule.
     pub rule: String,
     /// The edit, the override or the ban.
     pub what: What,
-    /// Author. Empty if no longer known.
+    /// Author. Empty if the event with the author is no longer stored.
     pub by: String,
     /// Reason. May be empty.
     pub reason: String,
@@ -58,7 +58,7 @@ pub enum What {
     },
 }
 
-/// Identity of a live change, independent of its contents. Each identity has at most one change.
+/// Identity of a live change: rule, kind and key. There is at most one change with each identity.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Id {
     kind: Kind,
@@ -299,7 +299,7 @@ pub fn counts<'a>(items: impl Iterator<Item = &'a Item>) -> String {
     counts.join(", ")
 }
 
-/// Describes the losses of a restart, in one line.
+/// Describes the changes that a restart lost, in one line.
 pub fn gone<'a>(items: impl ExactSizeIterator<Item = &'a Item>, started_unix_ms: u64) -> String {
     let at = loudou_words::text::date(started_unix_ms);
     let are = if items.len() == 1 { "is" } else { "are" };

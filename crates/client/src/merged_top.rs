@@ -27,7 +27,7 @@ pub struct MergedTop {
 }
 
 /// One key. A rule that is enforced at one Envoy and in shadow mode at another has two rows. In
-/// shadow mode the "refused" requests passed, so they belong into no sum of refusals.
+/// shadow mode the "refused" requests passed, so they are not added to refusals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MergedRow {
     /// The name of its rule.
@@ -78,13 +78,14 @@ impl<'a> Listed<'a> {
         }
     }
 
-    /// Returns its part of a row: the count, if it has one, and the bounds to add.
+    /// Returns this Envoy's part of a row: its count, if it lists the key, and the amounts to add
+    /// to the sum and the error.
     fn part(&self, name: Name<'_>) -> (Option<u64>, u64, u64) {
         if let Some(entry) = self.entries.get(&name) {
             return (Some(entry.count), entry.count, entry.error);
         }
         let (rule, _, shadow) = name;
-        // If the rule is in the other mode there, nothing belongs to this row.
+        // If the rule is in the other mode at this Envoy, the Envoy adds nothing to this row.
         let is_other = self.shadows.get(rule).is_some_and(|other| *other != shadow);
         let most = if is_other { 0 } else { self.missing_at_most };
         (None, most, most)

@@ -9,12 +9,12 @@ use crate::clock::pause;
 
 /// Status of a call that came too early.
 const TOO_EARLY: u16 = 429;
-/// Maximum pause, whatever a server requests.
+/// Maximum pause, even if a server requests a longer one.
 const LONGEST: Nanos = Nanos::from_secs(2);
 /// Maximum number of retries of a call. Other clients may be equally busy.
 const REPEATS: usize = 30;
 
-/// Pace of one reader. Pages of all its lists count together.
+/// Pace of one reader. It applies to the pages of all lists together.
 #[derive(Debug, Default)]
 pub struct Pace {
     /// Pause before the next call.

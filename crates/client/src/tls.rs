@@ -150,7 +150,7 @@ pub(super) fn cause(error: &rustls::Error, has_proxy: bool) -> String {
             format!("{error}; renew it")
         }
         Error::InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
-            // This option is refused with a proxy.
+            // `--tls-name` is refused with a proxy, so it is suggested only without one.
             let before = if has_proxy {
                 "except this host with no_proxy, and "
             } else {
@@ -191,7 +191,7 @@ fn certificate(bad: &CertificateError) -> String {
         }
         Bad::Revoked => "its certificate was revoked; renew it",
         Bad::BadEncoding => "its certificate cannot be read; renew it",
-        // The type of this error is private to rustls.
+        // rustls does not export the type of this error, so its text is compared.
         Bad::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
             "its certificate is self-signed, and that of a CA, which no server may show; make one without CA:TRUE \
              (openssl req -x509 -addext basicConstraints=critical,CA:FALSE) and name its file with --tls-ca"
@@ -215,7 +215,7 @@ mod tests {
 
     use super::*;
 
-    /// A file of the relay's tests, which say how it was made.
+    /// Reads a certificate or key that the relay's tests use.
     fn pem(name: &str) -> Pem {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../relay/tests/relay/certs");
         Pem {

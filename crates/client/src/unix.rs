@@ -10,7 +10,7 @@ use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport,
 };
 
-/// Connects to the socket at this path, whatever the request's address is.
+/// Connects to the socket at this path. The address in the request's URL is ignored.
 #[derive(Debug)]
 pub(super) struct UnixConnector(pub(super) PathBuf);
 

@@ -1,4 +1,4 @@
-//! The ways in which calls bring their JSON: as a body, or in a header if Envoy does not pass
+//! Chooses the way in which a call sends its JSON: as a body, or in a header if Envoy does not pass
 //! bodies to the filter.
 //!
 //! Each answer of the filter lists the possible ways. Until the first answer, and for short texts,
@@ -41,7 +41,7 @@ impl Ways {
     /// A filter that does not know the header.
     const ONLY_BODY: u8 = 3;
 
-    /// Notes the ways that an answer lists.
+    /// Stores the ways that an answer lists.
     pub(super) fn note(&self, answer: &Response<Body>) {
         let named = answer.headers().get(BODY_HEADER);
         let named = named.and_then(|name| BodyWays::parse(name.to_str().ok()?));
@@ -79,8 +79,8 @@ impl Client {
         self.ways.is_only_header()
     }
 
-    /// Sends a request with this JSON in a way that the filter accepts. Its first answer may show
-    /// another way, and then the request is sent again.
+    /// Sends a request with this JSON. If the first answer shows that the filter accepts only the
+    /// other way, sends the request again in that way.
     pub(super) fn send<T: DeserializeOwned>(
         &self,
         request: impl Fn() -> RequestBuilder<WithBody>,

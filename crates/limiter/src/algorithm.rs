@@ -39,7 +39,7 @@ pub use smooth_bursty::SmoothBursty;
 pub use smooth_warmup::SmoothWarmup;
 pub use token_bucket::{Refill, TokenBucket};
 
-/// Declares [`Algorithm`] from a list of the algorithms.
+/// Declares [`Algorithm`] and its names from one list.
 macro_rules! algorithms {
     ($($(#[$doc:meta])* $name:literal: $variant:ident,)*) => {
         /// An algorithm with its numbers.
@@ -53,15 +53,15 @@ macro_rules! algorithms {
             /// Names of all algorithms, as in rule files.
             pub const NAMES: &'static [&'static str] = &[$($name),*];
 
-            /// Returns its name in rule files.
+            /// Returns the algorithm's name in rule files.
             pub const fn name(&self) -> &'static str {
                 match self {
                     $(Self::$variant(_) => $name,)*
                 }
             }
 
-            // Not inlined, so that the filter contains this match once instead of at every use of a
-            // limit.
+            // Not inlined. Otherwise the filter would contain a copy of this match for every use of
+            // a limit.
             #[inline(never)]
             pub(crate) const fn meter(&self) -> &dyn Meter {
                 match self {
@@ -101,15 +101,15 @@ algorithms! {
     "concurrency": Concurrency,
 }
 
-/// How an algorithm replaces the cost that a request reserved by what it really cost.
+/// How an algorithm replaces a request's reserved cost with its final cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Settling {
-    /// Not at all: requests wait for units, or units are taken until requests end.
+    /// Never, because requests wait for units, or because units are taken only until requests end.
     Never,
-    /// Units that were not needed are given back. The algorithm forgets what it counted at the end of a window, so a
-    /// debt would be forgiven.
+    /// Unused units are given back, but there is no debt. The algorithm resets its count at the end
+    /// of a window, so it would forget a debt.
     WithinReservation,
-    /// Missing units become a debt.
+    /// Unused units are given back, and missing units become a debt.
     WithDebt,
 }
 
@@ -119,12 +119,12 @@ impl Algorithm {
         self.meter().capacity()
     }
 
-    /// Returns the largest cost that a request may have to be admitted at all.
+    /// Returns the maximum cost of a request that can be admitted.
     pub fn max_cost(&self) -> u64 {
         self.meter().max_cost()
     }
 
-    /// Returns the long-term rate; `None` if time alone frees no capacity.
+    /// Returns the long-term rate. `None` if capacity becomes free only when requests end.
     pub fn rate(&self) -> Option<Rate> {
         self.meter().rate()
     }
@@ -223,7 +223,7 @@ impl Algorithm {
             Self::SlidingCounter(counter) => counter.with(capacity)?.into(),
             Self::LeakyQueue(queue) => queue.with(capacity, rate)?.into(),
             Self::SmoothBursty(bursty) => bursty.with(rate)?.into(),
-            // Its warmth belongs to its rate.
+            // Its warm-up depends on its rate, so it keeps its numbers.
             Self::SmoothWarmup(warmup) => (*warmup).into(),
             Self::Concurrency(limit) => limit.with(capacity)?.into(),
         })
@@ -259,7 +259,7 @@ mod tests {
         words
     }
 
-    /// A conversion never gives capacity away, and it keeps use beyond the capacity.
+    /// A conversion never frees capacity, and it keeps use beyond the capacity.
     #[test]
     fn levels_are_written_rounded_up() {
         for algorithm in all() {

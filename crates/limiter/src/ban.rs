@@ -12,7 +12,8 @@ use serde::Serialize;
 use crate::decimal::Decimal;
 use crate::time::Nanos;
 
-/// End of a ban without an end: the maximum that five bytes of milliseconds hold, 34 years.
+/// Stored end of a ban that lasts until it is lifted: the largest number of milliseconds in five
+/// bytes, 34 years.
 pub const ENDLESS_MS: u64 = (1 << 40) - 1;
 
 /// Number of refusals within a window that trigger a ban, and the length of the bans.
@@ -177,8 +178,9 @@ impl Conduct {
         self.lapse(penalty, now);
         if self.strikes == 0 {
             self.since_ms = now.as_millis();
-            // A ban that ended within this millisecond now ends at its beginning, because the rest
-            // of the end is overwritten.
+            // `since_ms`, which stored the rounding of the last ban's end, now gets another
+            // meaning. So a ban that ended within this millisecond is cut to the start of the
+            // millisecond.
             self.banned_until_ms = self.banned_until_ms.min(self.since_ms);
         }
         self.strikes = self.strikes.saturating_add(1);

@@ -1,10 +1,9 @@
-//! Changes the numbers under live buckets: the conversion of a bucket, and the part of its level
-//! that it keeps ([`Carry`]).
+//! Converts live buckets to new limits, and decides how much of their level they keep ([`Carry`]).
 //!
 //! The used amount is converted limit by limit, matched by name. It is counted in cost units, which
-//! leave at the new rate, so a slower rate may make a bucket full later than before, but never
-//! earlier. Use beyond a smaller capacity is kept. Conversions there and back therefore give
-//! nothing away. `loudou_rules::versions` decides which conversions a bucket undergoes.
+//! leave at the new rate. So with a slower rate, a bucket may become full later than before. Use
+//! beyond a smaller capacity is kept, so an edit and its reversal never free capacity.
+//! `loudou_rules::versions` decides which conversions a bucket undergoes.
 //!
 //! A conversion never puts a lower level above a higher one. Waiting requests therefore keep their
 //! order if the bucket that each of them found is converted like the bucket itself
@@ -302,8 +301,8 @@ impl Level<'_> {
         Share { until, ..share }
     }
 
-    /// Returns the count that is the same share of a limit whose full level is `full`, and the
-    /// fraction by which the count is too high.
+    /// Converts the count to a limit whose full level is `full`, so that its share of the limit
+    /// stays the same. The count is rounded up. Also returns the fraction by which it is too high.
     fn in_share(&self, carry: Carry, full: Used, is_adopted: bool) -> (u64, u64) {
         if carry == Carry::Stepped {
             return (units(carry.apply(self.used, self.full, full)), 0);
@@ -374,13 +373,13 @@ fn counterpart<'a, 'b>(
         })
 }
 
-/// How the level of a live bucket changes when its numbers change.
+/// Treatment of a live bucket's level when its limits change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Carry {
     /// The absolute level is kept: 5 used units stay 5 used units. This is the default, because
-    /// such an edit neither refuses a key that used little nor gives any unit away twice, whatever
-    /// edits came before.
+    /// such an edit neither refuses a key that used little nor gives any unit away twice. This
+    /// holds after any sequence of edits.
     #[default]
     Keep,
     /// The fraction is kept: half full stays half full. Use beyond the capacity stays beyond the

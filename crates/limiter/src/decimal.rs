@@ -26,7 +26,7 @@ impl Decimal {
         self.0
     }
 
-    /// Returns true if it is 0.
+    /// Returns true if the number is 0.
     pub const fn is_zero(&self) -> bool {
         self.0 == 0
     }
@@ -65,8 +65,8 @@ impl fmt::Display for Decimal {
 }
 
 impl Serialize for Decimal {
-    /// Serialises it as a number. A quotient is the nearest double, so the number is written as it
-    /// was read.
+    /// Serialises the decimal as a number. The quotient is the nearest double, so the number is
+    /// written as it was read.
     #[expect(clippy::float_arithmetic, reason = "nothing is decided by it")]
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if self.0.is_multiple_of(1_000) {

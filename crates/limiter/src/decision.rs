@@ -1,4 +1,4 @@
-//! A request from the view of a bucket ([`Ask`]), and the decision of a limit: the verdict with its
+//! A request as a bucket sees it ([`Ask`]), and a limit's decision on it: the verdict with its
 //! numbers.
 
 use crate::bounds::MAX_WAIT;
@@ -17,8 +17,8 @@ pub enum Verdict {
     Refuse,
 }
 
-/// The five values of a decision (limited, limit, remaining, retry-after and reset-after of
-/// `CL.THROTTLE`), and the wait of a held request. Times are relative to the decision.
+/// Decision of one limit: the five values that redis-cell's `CL.THROTTLE` returns, and the wait of
+/// a held request. Times are relative to the decision.
 ///
 /// ```
 /// use loudou_limiter::{Limit, Limits, Nanos, Rate, Verdict, algorithm::Funnel};
@@ -116,9 +116,9 @@ pub struct Ask {
     /// Maximum wait of this request, which replaces the maximum of the limits. At most
     /// [`MAX_WAIT`].
     pub max_wait: Option<Nanos>,
-    /// Another maximum wait. The shorter one applies.
+    /// A further bound on the wait, such as the client's deadline. The shorter of the two applies.
     pub patience: Nanos,
-    /// Which answers contain the time after which more units are available:
+    /// Selects the answers that contain the time after which more units are available:
     /// [`BucketDecision::more_after`](crate::BucketDecision::more_after).
     pub tells_more: TellsMore,
     /// True if the request already waits and is only replanned. It has a place in a queue, and no
@@ -163,7 +163,7 @@ impl Ask {
         }
     }
 
-    /// Returns its time on both clocks.
+    /// Returns the time of the request on both clocks.
     pub const fn clock(&self) -> Clock {
         Clock {
             now: self.now,
@@ -232,7 +232,8 @@ impl Ask {
         self.patience < Nanos::MAX
     }
 
-    /// Returns this request with a wait of at most `patience`, whatever the limits allow.
+    /// Returns this request with a wait of at most `patience`, even if the limits allow a longer
+    /// wait.
     ///
     /// ```
     /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate, Verdict, algorithm::LeakyQueue};

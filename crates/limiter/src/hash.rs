@@ -1,5 +1,5 @@
-//! Hash functions: `SipHash` with a random seed for keys that attackers choose, stable tags for
-//! names of our own, and SHA-256 for stable hashes of values that attackers choose.
+//! Hash functions: seeded `SipHash` for keys that attackers choose, SHA-256 for such values if the
+//! hash must be stable, and short stable tags for names from the configuration.
 
 use core::hash::Hasher;
 

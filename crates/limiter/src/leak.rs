@@ -1,5 +1,6 @@
 //! Exact arithmetic of a level that leaks at a rational rate. The funnel and the greedy token
-//! bucket share it, because they are the same meter seen from either end.
+//! bucket share it, because one counts the used capacity and the other the free capacity of the
+//! same meter.
 //!
 //! With a rate of `a` per `p` nanoseconds, the used capacity is counted in *drops* of 1/p cost
 //! unit. One nanosecond leaks `a` drops and one cost unit is `p` drops, so both are whole numbers
@@ -24,8 +25,7 @@ use crate::wide::{clamp, mul_div_ceil, product, times};
 /// Number of state words: the nanoseconds and the drops of the arrival time.
 pub(crate) const WORDS: usize = 2;
 
-/// Divides by a positive number, with the 64-bit division of the hardware if the dividend is small
-/// enough.
+/// Divides by a positive number. Uses the 64-bit division of the hardware if the dividend fits.
 pub(crate) fn div_rem(dividend: u128, divisor: u64) -> (u128, u64) {
     if let Ok(small) = u64::try_from(dividend) {
         let quotient = small.checked_div(divisor).unwrap_or(u64::MAX);
@@ -192,8 +192,8 @@ impl Leak {
         times(self.capacity, self.rate.period().get())
     }
 
-    /// Returns its level. The upper bound is a full bucket plus 250 years of leak, so that use
-    /// beyond a shrunken capacity is kept.
+    /// Returns the level of this limit. The upper bound is a full bucket plus 250 years of leak, so
+    /// that use beyond a shrunken capacity is kept.
     pub(crate) fn level(self) -> Level {
         let debt = times(MAX_REMEMBERED.get(), self.rate.amount().into());
         Level {
@@ -209,8 +209,8 @@ impl Leak {
         narrow.unwrap_or_else(|| self.decide_wide(words, ask, max_wait))
     }
 
-    /// Like [`Leak::decide`], but for all numbers. It is rarely needed and large, so it is not
-    /// inlined.
+    /// Decides in 128 bits, for numbers that may not fit in 64 bits. It is rarely needed and large,
+    /// so it is not inlined.
     #[inline(never)]
     fn decide_wide(self, words: &mut [u64], ask: &Ask, max_wait: Nanos) -> Decision {
         let Ask { cost, now, .. } = *ask;

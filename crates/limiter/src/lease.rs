@@ -1,9 +1,9 @@
 //! One limit across many Envoys: the state of a key in one Envoy, and the computation of the engine.
 //!
-//! A central engine keeps the limit. Each Envoy takes tokens from it in advance, as a *lease*, and decides with these
-//! tokens without a call. [`Lease`] is the state of one key in one Envoy, shared by its workers. [`Terms`] are the
-//! numbers, [`Central`] is the engine's side, and [`breaker`] distinguishes a dead engine from a slow one. Nothing here
-//! makes a call or reads a clock.
+//! A central engine keeps the limit. Each Envoy takes tokens from it in advance, as a *lease*, and
+//! decides with these tokens without a call. [`Lease`] is the state of one key in one Envoy, shared
+//! by its workers. [`Terms`] are the numbers, [`Central`] is the engine's side, and [`breaker`]
+//! distinguishes a dead engine from a slow one. This module makes no calls and reads no clock.
 //!
 //! # The bound
 //!
@@ -212,8 +212,8 @@ impl Lease {
         true
     }
 
-    /// Discards everything that depends on the numbers of the key, because they have changed. The
-    /// debt remains, because these units were admitted and must be charged.
+    /// Discards everything that depends on the old limits. The debt remains, because the engine
+    /// must still charge the units that were admitted.
     pub fn after_edit(&mut self) {
         *self = Self {
             debt: self.debt,
@@ -223,8 +223,8 @@ impl Lease {
         };
     }
 
-    /// Discards a cached denial, because the request brings other numbers of the limits than the request
-    /// before. The tokens remain: the engine has charged them, whatever numbers the call had.
+    /// Discards a cached denial, because this request brings other limits than the previous
+    /// request. The tokens remain, because the engine has charged them already.
     pub const fn after_numbers(&mut self) {
         self.denied_until = Nanos::ZERO;
         self.denied_cost = 0;
@@ -239,8 +239,8 @@ impl Lease {
         self.tokens.give_back(cost.saturating_sub(owed), now);
     }
 
-    /// Returns the time from which the tokens are void that a request of this cost takes first; zero if there are not
-    /// enough tokens for it.
+    /// Returns the time at which the first tokens expire that a request of this cost takes. Zero if
+    /// there are not enough tokens for it.
     pub fn first_end(&self, cost: u64, now: Nanos) -> Nanos {
         if cost == 0 || self.tokens(now) < cost {
             return Nanos::ZERO;
@@ -248,8 +248,8 @@ impl Lease {
         self.tokens.first_end(now)
     }
 
-    /// Takes back units that a request did not need, unless their tokens have expired. They expire when the tokens would
-    /// have that the request took first. A debt is paid first.
+    /// Takes back the unused units of a request. They reduce a debt first. The rest become tokens
+    /// that expire at `end`, the expiry of the first tokens that the request took.
     pub fn return_unspent(&mut self, units: u64, end: Nanos, now: Nanos) {
         if now >= end {
             return;
@@ -260,8 +260,8 @@ impl Lease {
         self.tokens.add(Portion { tokens, end }, now);
     }
 
-    /// Takes units that a request has cost beyond what it took: tokens that are available, and a debt for the rest,
-    /// which the next call charges.
+    /// Takes the units by which a request's final cost exceeds its reservation: available tokens
+    /// first, and a debt for the rest, which the next call charges.
     pub fn overdraw(&mut self, units: u64, now: Nanos) {
         let tokens = self.tokens(now).min(units);
         self.tokens.take(tokens, now);
@@ -307,7 +307,7 @@ impl Lease {
         now < self.denied_until && self.denied_cost == 0
     }
 
-    /// Returns the time from which nothing in this state decides on requests, except for the debt.
+    /// Returns the time from which only the debt of this state matters.
     pub fn idle_at(&self) -> Nanos {
         self.tokens.end().max(self.denied_until)
     }
@@ -322,9 +322,9 @@ impl Lease {
 
 /// Maximum debt, as the time in which the part of an Envoy refills, in addition to a full bucket of
 /// that part. A breaker probes at least this often, so only an Envoy that is cut off for longer
-/// admits units that are never charged. Without this bound, the fleet would have to pay after an
-/// outage for units that refilled during the outage, and would refuse all requests for the same
-/// time again.
+/// admits units that are never charged. Without this bound, the debt after an outage would include
+/// units that refilled during the outage, and the fleet would refuse all requests for as long as
+/// the outage lasted.
 pub const OWED_FOR: Nanos = Nanos::from_secs(1);
 
 impl Lease {
@@ -419,7 +419,7 @@ impl Lease {
     }
 }
 
-// The bound: the maximum that all Envoys of a fleet admit, whatever their number.
+// The bound: the maximum that all Envoys of a fleet admit together, for any number of Envoys.
 
 /// Maximum excess of one Envoy over what tokens cover, in units of the credit: one credit that was
 /// admitted before the beginning of a window but not charged yet, and one at its end.
@@ -520,7 +520,7 @@ mod bound_tests {
         ask.map_or(0, |ask| ask.demand.want)
     }
 
-    /// Units that were not needed never outlive the tokens that the request took, and pay a debt first.
+    /// Unused units expire with the tokens that the request took, and reduce a debt first.
     #[test]
     fn unspent_units_expire_with_their_tokens() {
         let terms = terms(leak(100, "100/s"));
@@ -554,11 +554,11 @@ mod bound_tests {
         lease.return_unspent(3, end, at(100));
         assert_eq!(lease.tokens(at(100)), 9);
         assert_eq!(lease.tokens(at(200)), 0);
-        // A later lease gives units of the earlier one no longer life.
+        // Units of the earlier lease expire with it, even if a later lease has begun.
         lend(&mut lease, 5, at(300));
         lease.return_unspent(3, end, at(300));
         assert_eq!(lease.tokens(at(300)), 5);
-        // A debt that others have is not paid by units that have drained.
+        // Units that have expired do not reduce the debt.
         lease.overdraw(12, at(300));
         assert_eq!((lease.tokens(at(300)), lease.debt()), (0, 7));
         lease.return_unspent(9, end, at(300));

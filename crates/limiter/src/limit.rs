@@ -61,12 +61,12 @@ impl Limit {
         }
     }
 
-    /// Returns its name, which is unique in its rule.
+    /// Returns the limit's name, which is unique in its rule.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns its algorithm with the numbers.
+    /// Returns the limit's algorithm with the numbers.
     pub const fn algorithm(&self) -> &Algorithm {
         &self.algorithm
     }
@@ -75,17 +75,16 @@ impl Limit {
 /// State of a bucket.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Bucket {
-    /// Time of the last touch. Decisions never see an earlier `now`.
+    /// Time of the last touch. A decision at an earlier time is moved to this time.
     pub last: Nanos,
-    /// Units given back by requests after which other requests took units. Wraps around at
+    /// Counts units that were given back after other requests had taken units. Wraps around at
     /// [`GIVEN`].
     pub given: u64,
-    /// Time until which requests wait, at which the last of them passes. After an edit, it may pass
-    /// earlier. The limits ensure independently of this that no later request passes before it.
+    /// Time at which the last waiting request passes. After an edit, that request may pass earlier.
     pub line: Nanos,
-    /// Words of all limits in order. Zeros at the end may be missing. The words of the limits are
-    /// followed by words that do not fit into the place of a limit whose capacity shrank: for each
-    /// limit that can have such a surplus, their number and the words.
+    /// Words of all limits in order. Zeros at the end may be missing. If a capacity has shrunk, the
+    /// state of its limit may need more words than its place has. These surplus words come after
+    /// the words of all limits: for each limit that can have a surplus, their number and the words.
     pub words: Words,
 }
 
@@ -93,7 +92,7 @@ pub struct Bucket {
 pub const GIVEN: u64 = (1 << 40) - 1;
 
 impl Clone for Bucket {
-    /// Copies the words in one piece. The list's own `clone` copies them one by one.
+    /// Copies the words as one block, because `SmallVec::clone` copies them one by one.
     fn clone(&self) -> Self {
         Self {
             words: Words::from_slice(&self.words),
@@ -186,8 +185,8 @@ impl Limits {
         self.facts.holds_until_end
     }
 
-    /// Returns how long units that are taken until requests end stay taken if no request ends,
-    /// according to an answer of these limits; `None` if there are no such units.
+    /// Returns the time for which requests in flight hold their units if no request ends, according
+    /// to an answer of these limits. `None` if no limit counts requests in flight.
     pub fn held_for(&self, answer: &BucketDecision) -> Option<Nanos> {
         if !self.holds_until_end() {
             return None;
@@ -243,8 +242,8 @@ impl Limits {
         self.answer(bucket, &Ask::new(cost, now))
     }
 
-    /// Decides for all limits from the same state, and takes the cost from all of them or from
-    /// none. A refusal changes only [`Bucket::last`] and the refusals that an algorithm counts. A
+    /// Lets all limits decide on the same state, and takes the cost from all of them or from none.
+    /// A refusal changes only [`Bucket::last`] and the state of algorithms that count refusals. A
     /// cost of 0 changes nothing.
     pub fn answer(&self, bucket: &mut Bucket, ask: &Ask) -> BucketDecision {
         let ask = ask.not_before(bucket.last);
@@ -281,8 +280,9 @@ impl Limits {
         answer
     }
 
-    /// Gives back `cost` of a request that has ended, to the limits that take it only until then.
-    /// `taken_at` is the [`BucketDecision::at`] of the decision that took it.
+    /// Gives back `cost` when its request has ended, to limits such as `concurrency` that take a
+    /// cost only for the duration of the request. `taken_at` is the [`BucketDecision::at`] of the
+    /// decision that took the cost.
     pub fn release(&self, bucket: &mut Bucket, cost: u64, taken_at: Nanos, now: Nanos) {
         let now = now.max(bucket.last);
         bucket.last = now;
@@ -317,11 +317,11 @@ impl Limits {
         BucketDecision::new(ask.now, decisions)
     }
 
-    /// Returns the answer to a refused request: the decisions of the limits after they have noted
-    /// the refusal. Limits that would have admitted the request took nothing.
+    /// Returns the answer to a refused request: the decisions of the limits after they have counted
+    /// the refusal. Limits that would have admitted the request have taken nothing.
     fn keep_all(&self, bucket: &mut Bucket, refused: BucketDecision, ask: &Ask) -> BucketDecision {
-        // A request that was refused only because it could not be held took nothing, and is no
-        // attempt above the limit.
+        // A request that was refused only because it could not be held does not count as an attempt
+        // above the limit.
         let is_noted = !ask.is_hurried() && self.note_refusal(bucket, ask);
         let by_all = |refused: &BucketDecision| refused.decisions().all(Decision::is_refused);
         if !is_noted && by_all(&refused) {
@@ -395,7 +395,7 @@ impl Limits {
     /// the last touch of the bucket.
     ///
     /// Returns `None` if a limit would hold the request or note its refusal, or if some limits
-    /// would admit and others refuse it. The content of `words` is then useless.
+    /// would admit and others refuse it. `words` then has no meaning.
     ///
     /// ```
     /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate, algorithm::Funnel};
@@ -437,8 +437,7 @@ impl Limits {
         Some(answer)
     }
 
-    /// Sets the time after which the reported limit has more units than now, which is when one more
-    /// unit would be admitted.
+    /// Sets the time after which the reported limit admits one unit more than now.
     #[inline(never)]
     fn tell_more(&self, answer: &mut BucketDecision, words: &[u64], ask: &Ask) {
         let Some(decision) = answer.reported() else {

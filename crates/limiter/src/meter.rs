@@ -12,8 +12,8 @@ use crate::time::{Clock, Nanos};
 /// Operations of an algorithm on its state.
 ///
 /// `words` always has [`Meter::words`] elements, and `now` is never earlier than in the previous
-/// call on the same state. Zero words at the end of a state are not stored, so rarely used words
-/// belong there.
+/// call on the same state. Zero words at the end of a state are not stored, so put rarely used
+/// words there.
 pub(crate) trait Meter: Any {
     /// Maximum number of cost units that it admits at once, which is the `capacity` of every
     /// decision.
@@ -39,7 +39,7 @@ pub(crate) trait Meter: Any {
     fn drains(&self) -> bool {
         self.as_level().is_some()
     }
-    /// Returns true if it reads [`Ask::wall`].
+    /// Returns true if the limit reads [`Ask::wall`].
     fn reads_wall(&self) -> bool {
         false
     }
@@ -56,8 +56,8 @@ pub(crate) trait Meter: Any {
     /// Decides, and takes the cost if the request is admitted or held. A refusal and a cost of 0
     /// change nothing.
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision;
-    /// Notes that this limit or another limit of the bucket refused a request. Returns true if the
-    /// state changed. The state never changes for a cost of 0.
+    /// Counts a refusal by this limit or by another limit of the bucket. Returns true if the state
+    /// changed. The state never changes for a cost of 0.
     fn note_refusal(&self, _words: &mut [u64], _ask: &Ask) -> bool {
         false
     }
@@ -67,15 +67,15 @@ pub(crate) trait Meter: Any {
     }
     /// Takes back `cost`, which was taken at `taken_at`, if it is still taken.
     fn release(&self, _words: &mut [u64], _cost: u64, _taken_at: Nanos, _now: Nanos) {}
-    /// Gives back the cost of an abandoned request. No other request may gain more than if the
-    /// abandoned one had never been made. Returns true if that changed the state. If the abandoned
-    /// request was the last one that took units, the caller restores the whole bucket instead.
+    /// Gives back the cost of an abandoned request. No other request may gain more than if this
+    /// request had never been made. Returns true if the state has changed. If no request took units
+    /// after the abandoned one, the caller restores the whole bucket instead.
     fn give_back(&self, _words: &mut [u64], _back: &Back<'_>) -> bool {
         false
     }
-    /// Takes `units` for a request that has passed and cost more than it had taken, whether they are available or
-    /// not. What is not available becomes a debt, which is repaid before the next request is admitted. An algorithm
-    /// that cannot count a debt takes what is available.
+    /// Takes `units` for a request that has passed and cost more than its reservation. Units that
+    /// are not available become a debt, which is repaid before the next request is admitted. An
+    /// algorithm that cannot count a debt takes only the available units.
     fn overdraw(&self, words: &mut [u64], units: u64, clock: Clock) {
         if let Some(level) = self.as_level() {
             return level.overdraw(words, units, clock.now);
@@ -131,7 +131,7 @@ pub(crate) trait Meter: Any {
     }
     /// Replaces the count of [`Meter::counted`] by `count`, and keeps the distribution over time.
     fn recount(&self, _words: &mut [u64], _count: u64, _now: Nanos) {}
-    /// Returns its state as a level of [`leak`](crate::leak), if it is one.
+    /// Returns the state as a level of [`leak`](crate::leak), if the limit has such a level.
     fn as_level(&self) -> Option<Level> {
         None
     }
@@ -184,6 +184,6 @@ pub(crate) struct Back<'a> {
     pub(crate) given: u64,
     /// Time of the last change of the bucket.
     pub(crate) last: Nanos,
-    /// True if no request waits in the bucket, so that a use above the capacity is only a debt.
+    /// True if no request waits in the bucket. A use above the capacity is then only a debt.
     pub(crate) nobody_waits: bool,
 }

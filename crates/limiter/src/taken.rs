@@ -3,11 +3,11 @@
 //!
 //! No other request may gain more than if the abandoned request had never been made. If no request
 //! took units after it, the bucket is restored to the state that the request found. Otherwise, each
-//! limit gives back the units that would certainly still be used. Units that have drained since are
-//! gone, and earlier units drain first. A queue in which requests may be waiting gives nothing
-//! back, because these requests were promised their times, and later requests cannot fill a gap
-//! before them. But the queue counts the waiting requests, and goes back when the last of them has
-//! passed or left (`limit::promises`).
+//! limit gives back the units that certainly have not drained yet. Units drain in the order in
+//! which they were taken. A queue in which requests may be waiting gives nothing back, because
+//! these requests were promised their times, and later requests cannot fill a gap before them. But
+//! the queue counts the waiting requests, and drops the empty places when the last of these
+//! requests has passed or left (`limit::promises`).
 
 use alloc::boxed::Box;
 
@@ -181,7 +181,8 @@ impl Limits {
         let is_over = waits && self.resolve(bucket, &after, false);
         let goes_back = is_last || is_over;
         if ask.has_place {
-            // It is unknown how many units from before the edit the other limits still count.
+            // For the other limits, it is unknown how many units from before the edit they still
+            // count.
             return goes_back;
         }
         let given = bucket.given.wrapping_sub(before.given) & GIVEN;
@@ -193,7 +194,7 @@ impl Limits {
         let mut rest = found.words.get(self.numbers().len()..).unwrap_or(&[]);
         let mut comes_back = false;
         let mark = self.mark(bucket);
-        // Queues that went back have nothing more to give.
+        // Queues that have dropped their empty places have nothing more to give back.
         self.each(bucket, &mut |_, meter, words| {
             let Some((before, tail)) = rest.split_at_checked(meter.words()) else {
                 return;
@@ -218,10 +219,11 @@ impl Limits {
         comes_back || goes_back
     }
 
-    /// Replaces the cost of a request that has passed by what it really cost. If that is less than it took, the rest
-    /// is given back as [`Limits::give_back`] would give it back to a request that had taken only `actual`. If it is
-    /// more, the difference is taken now. Units that are not available become a debt, which is repaid before the next
-    /// request is admitted; an algorithm that cannot count a debt takes what is available.
+    /// Replaces the reserved cost of a request that has passed with its final cost. If the final
+    /// cost is lower, the rest is given back, as if a second request had taken it and left. If it
+    /// is higher, the difference is taken now. Units that are not available become a debt, which is
+    /// repaid before the next request is admitted. An algorithm that cannot count a debt takes only
+    /// the available units.
     ///
     /// The limits must not hold requests. Returns true if that changed the bucket.
     ///
@@ -284,7 +286,8 @@ impl Limits {
         self.answer(bucket, &Ask { cost: 0, ..*ask })
     }
 
-    /// Takes units that a request has cost beyond what it took. Returns true if that changed the bucket.
+    /// Takes the units by which a request's final cost exceeds its reservation. Returns true if
+    /// that changed the bucket.
     pub fn overdraw(&self, bucket: &mut Bucket, units: u64, clock: Clock) -> bool {
         if units == 0 {
             return false;
@@ -297,9 +300,9 @@ impl Limits {
         true
     }
 
-    /// Returns the part of a cost that a request did not need, as if a second request had taken it right after the
-    /// part that it needed. Units leave a bucket in the order in which they were taken, so the part that is given
-    /// back is the part that leaves last.
+    /// Returns the unused part of a cost as the record of a second request that took it right after
+    /// the used part. Units leave a bucket in the order in which they were taken, so the part that
+    /// is given back leaves last.
     fn unspent(&self, taken: &Taken, actual: u64) -> Taken {
         let (mut before, ask) = (taken.before.clone(), taken.ask);
         let with = |cost| Ask { cost, ..ask };

@@ -120,7 +120,7 @@ impl Nanos {
         self.0
     }
 
-    /// Returns true if it is zero.
+    /// Returns true if the number of nanoseconds is zero.
     pub const fn is_zero(&self) -> bool {
         self.0 == 0
     }

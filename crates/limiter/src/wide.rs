@@ -34,7 +34,7 @@ fn divide_product(a: u128, b: u128, c: u128) -> (u128, bool) {
 /// code.
 #[inline(never)]
 pub fn times(a: u64, b: u64) -> u128 {
-    // A product that fits in 64 bits, which is the usual case, takes one instruction.
+    // Most products fit in 64 bits, and then take one instruction.
     if a.leading_zeros().saturating_add(b.leading_zeros()) >= u64::BITS {
         return u128::from(a.wrapping_mul(b));
     }

@@ -135,7 +135,7 @@ fn reject(change: &Change, why: &str) -> RejectedChange {
     }
 }
 
-/// Splits the changes into acceptable ones and rejected ones, by the bounds of name and size.
+/// Separates the changes whose name or size is out of bounds from the others.
 fn sort(request: &LeaseRequest) -> (Vec<&Change>, Vec<RejectedChange>) {
     let (mut accepted, mut rejected) = (Vec::new(), Vec::new());
     for change in &request.changes {

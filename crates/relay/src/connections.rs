@@ -175,7 +175,7 @@ impl Seat {
         Running(self)
     }
 
-    /// Returns when the idle timeout of the connection has expired.
+    /// Waits until the idle timeout of the connection has expired.
     pub(crate) async fn silence(&self) {
         loop {
             let until = self.activity().until(self.is_reserve, Instant::now());

@@ -165,7 +165,8 @@ impl Server {
         log.write(Level::Info, "stopped", json!({ "drained": drained }));
     }
 
-    /// The bounds of the options, within what the system allows.
+    /// Returns the connection limits from the options, reduced to the number of files that the
+    /// system allows.
     fn connections(&self, options: &Options) -> Arc<Connections> {
         let asked = u64::from(options.max_connections);
         let most = within_files(asked, raise_file_limit());
@@ -246,7 +247,7 @@ where
     });
     let connection = builder.serve_connection(TokioIo::new(stream), answer);
     tokio::select! {
-        // An error here is a client that closed or broke the connection. The relay has nothing to repair.
+        // An error means that the client closed or broke the connection, so there is nothing to do.
         ended = watcher.watch(connection) => drop(ended),
         () = seat.silence() => {}
     }

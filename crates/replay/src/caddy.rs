@@ -124,7 +124,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<LoggedRequest<'_>, Unread> {
         status: wire.status.as_ref().and_then(status),
         settled: None,
         verdict: None,
-        // All headers are in the log.
+        // The log has all headers, so the length of the body is one of them.
         received: None,
     })
 }

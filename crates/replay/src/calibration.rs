@@ -1,6 +1,6 @@
 //! Measures how often a replay agrees with the proxy that wrote the log. If the log has verdicts of
-//! the filter, a refusal in the log is such a verdict. Otherwise it is an answer whose status is a
-//! refusal status of an enforced rule.
+//! the filter, they show which requests were refused. Otherwise a request counts as refused if its
+//! answer has a status with which an enforced rule refuses.
 
 use loudou_limiter::Verdict;
 use loudou_rules::rule::{Mode, Rule};

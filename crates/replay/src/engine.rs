@@ -26,7 +26,7 @@ struct PendingReturn {
     why: Why,
 }
 
-/// The end of a request, as far as a log has it.
+/// The end of a request, as its log line describes it.
 struct LoggedEnd<'a>(&'a LoggedRequest<'a>);
 
 impl Ended for LoggedEnd<'_> {
@@ -113,7 +113,7 @@ impl Engine {
         outcome
     }
 
-    /// Remembers the cost that a request gives back at its end.
+    /// Stores the cost that a request gives back at its end.
     fn follow(&mut self, record: &LoggedRequest<'_>, outcome: &Outcome, clock: Clock) {
         let now = clock.now;
         let mut is_endless = false;
@@ -127,7 +127,7 @@ impl Engine {
             }
             let why = match settlement {
                 None => Why::Ended,
-                // A request that another rule refuses is sent to no upstream.
+                // A request that another rule refuses reaches no upstream, so it costs nothing.
                 Some(_) if outcome.is_refused() => Why::Settled(0),
                 Some(settlement) => {
                     let reserved = receipt.taken().cost();
@@ -191,9 +191,9 @@ impl Engine {
     }
 }
 
-/// Part of an outcome that is reported: the rule that refused, otherwise the enforced rule with the
-/// longest wait, otherwise the enforced rule with the smallest remaining fraction. Shadow rules are
-/// never reported.
+/// The reported part of an outcome. It names the rule that refused, or else the enforced rule with
+/// the longest wait, or else the enforced rule with the smallest remaining fraction. Rules in
+/// shadow mode are never reported.
 #[derive(Clone, Copy, Debug)]
 pub struct Reported<'a> {
     /// Verdict on the request.
@@ -202,7 +202,7 @@ pub struct Reported<'a> {
     pub rule: Option<ReportedRule<'a>>,
 }
 
-/// A rule that is reported.
+/// The rule that decided a request, with the numbers to report.
 #[derive(Clone, Copy, Debug)]
 pub struct ReportedRule<'a> {
     /// Index of the rule.

@@ -9,7 +9,7 @@ use super::encode::{Place, flag};
 use super::format::LogFormat;
 use super::record::OtherLine;
 
-/// Number of bad lines that are kept for display.
+/// Number of invalid lines that are kept for display.
 const SHOWN: usize = 5;
 /// Size of the kept part of a bad line, in bytes.
 const EXCERPT: usize = 120;
@@ -72,7 +72,7 @@ pub struct Intake {
     pub forms: Vec<LogFormat>,
     /// Number of lines read.
     pub lines: u64,
-    /// Number of bytes read, decompressed.
+    /// Number of bytes read, after decompression.
     pub bytes: u64,
     /// Number of requests and edits among the lines.
     pub records: u64,

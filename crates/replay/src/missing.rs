@@ -12,9 +12,9 @@ pub(crate) enum Need {
     Key,
     Match,
     Cost,
-    /// What requests cost at their ends.
+    /// The final cost of requests, for rules with `settle`.
     Settled,
-    /// Numbers of the limits.
+    /// A number of a limit that requests bring.
     Numbers,
 }
 

@@ -201,8 +201,8 @@ impl Pattern {
         }
         match garbled {
             None => Ok(columns.request()),
-            // For example, a TLS handshake on a plain-text port, which the server did not accept as
-            // a request either.
+            // An example is a TLS handshake on a plain-text port. The server did not accept it as a
+            // request either.
             Some(wrong) if columns.is_client_error() => Err(Misfit {
                 why: Why::NoRequest,
                 ..wrong

@@ -121,7 +121,7 @@ struct Reader<'a> {
     bytes: Rc<Cell<u64>>,
     /// Instants of the first and the last request.
     times: Option<(Nanos, Nanos)>,
-    /// Part to replay, as far as it is known.
+    /// Part to replay. Its bounds become known while the log is read.
     part: Part,
     /// True if there are several inputs.
     several: bool,
@@ -135,7 +135,8 @@ struct Current {
     about: InputIntake,
     /// Latest time so far.
     newest: Nanos,
-    /// True if a start, and if an end, was not at a whole second.
+    /// True if a request has started at a fraction of a second, and true if one has ended at a
+    /// fraction.
     is_fine: [bool; 2],
 }
 
@@ -202,7 +203,8 @@ impl Reader<'_> {
             newest,
             ..
         } = current;
-        // A single request is not a burst, and a trace that starts at zero has no whole seconds.
+        // A single request shows nothing about the resolution, and the times of a trace that starts
+        // at zero are not wall-clock times.
         let has_seconds = about.requests > 1 && newest >= FAR;
         self.intake.is_coarse |= has_seconds && is_fine != [true; 2];
         about.format = parser.form.map(LogFormat::name);
@@ -218,7 +220,7 @@ impl Reader<'_> {
         let RawLine::Bytes(line) = line else {
             return self.too_long(&mut current.about, number, &current.parser);
         };
-        // The envelope may hold part of a line, which must stay there while the line is parsed.
+        // The envelope is taken out, because the line borrows from it while `current` changes.
         let mut envelope = std::mem::take(&mut current.envelope);
         let read = match envelope.unwrap(line) {
             Unwrapped::Line(line) => self.whole_line(current, number, line),

@@ -30,7 +30,7 @@ pub(crate) struct LoggedRequest<'a> {
     pub(crate) duration: Option<Nanos>,
     /// Status of the answer.
     pub(crate) status: Option<u16>,
-    /// What the request cost, for rules that settle costs.
+    /// Final cost of the request, for rules with `settle`.
     pub(crate) settled: Option<u64>,
     /// Verdict of the filter; `None` in a log without a column for it.
     pub(crate) verdict: Option<LogVerdict>,
@@ -39,13 +39,14 @@ pub(crate) struct LoggedRequest<'a> {
 }
 
 impl LoggedRequest<'_> {
-    /// True if the start, and if the end, is not at a whole second. A log has one of the two times.
+    /// Returns true for the start, and true for the end, if it is at a fraction of a second. A log
+    /// has one of the two times.
     pub(crate) fn is_fine(&self) -> [bool; 2] {
         let end = self.at.saturating_add(self.duration.unwrap_or_default());
         [self.at, end].map(|at| !at.get().is_multiple_of(1_000_000_000))
     }
 
-    /// Sets the length of the request body. Returns true if the log has it.
+    /// Sets the length of the request body. Returns false if the log lacks it.
     pub(crate) fn take_length(&mut self) -> bool {
         let Some(received) = self.received.take() else {
             return false;
@@ -106,7 +107,7 @@ impl OtherLine {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unread {
     Other(OtherLine),
-    /// Not readable.
+    /// The line cannot be read.
     Bad {
         message: String,
         /// Offset of the mistake in the line.

@@ -1,4 +1,4 @@
-//! All requests of the inputs in order of time. A run, or any other analysis, reads them once.
+//! All requests of the inputs in order of time, to be read once.
 
 use std::io;
 

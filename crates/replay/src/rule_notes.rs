@@ -1,5 +1,5 @@
-//! Caveats about the numbers of one rule. They concern parts that the log lacks, and limits that
-//! depend on the time when Envoy started.
+//! Caveats about the numbers of one rule: parts of requests that the log lacks, and limits that
+//! depend on the time at which Envoy started.
 
 use loudou_limiter::Limit;
 use loudou_rules::rule::{Mode, OnMissingKey, Rule, Scope};

@@ -64,8 +64,8 @@ impl Time {
             // Pages can represent 34 years.
             self.origin = if at < FAR { Nanos::ZERO } else { at };
         }
-        // One line with a wrong, distant time must not move the other lines out of the range of a
-        // page.
+        // A single line with a wrong time far in the future must not move all later lines out of
+        // the range of a page.
         let pause = at.since(self.last.max(self.origin));
         self.skipped = self.skipped.saturating_add(pause.since(LONGEST_PAUSE));
         self.last = self.last.max(at);

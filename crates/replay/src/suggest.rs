@@ -317,8 +317,8 @@ impl RuleNeeds {
         &self.grid.refused
     }
 
-    /// Returns the number of refused requests that no other number includes, because too many keys
-    /// are refused.
+    /// Returns the number of refused requests that [`Self::refused`] does not include, because too
+    /// many keys are refused.
     pub const fn uncounted(&self) -> u64 {
         self.grid.uncounted
     }
@@ -446,7 +446,7 @@ impl Grid {
             let most = u64::from(capacity).saturating_mul(step.period);
             let has_level = step.need > capacity;
             if !has_level && step.left.saturating_add(step.cost) <= most {
-                // The result is equal for every larger capacity.
+                // Every larger capacity admits the request as well.
                 return;
             }
             let cell = rate * tried + at;

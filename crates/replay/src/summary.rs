@@ -60,7 +60,7 @@ pub struct Trace {
     /// Files, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<InputIntake>,
-    /// Bytes read, decompressed.
+    /// Number of bytes read, after decompression.
     pub bytes: u64,
     /// Lines read.
     pub lines: u64,

@@ -1,5 +1,5 @@
-//! Counts the keys with the most requests, in bounded memory. It uses the filter's own counters
-//! with more slots.
+//! Counts the keys with the most requests, in bounded memory. It uses the same counters as the
+//! filter, with more slots.
 
 use loudou_limiter::{Nanos, fingerprint};
 use loudou_store::top::{Entry, Summary};

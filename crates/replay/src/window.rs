@@ -89,7 +89,7 @@ impl Part {
 }
 
 impl Window {
-    /// Returns true if no request can be in the window, whatever the log.
+    /// Returns true if the window ends before it begins, so that no log has requests in it.
     pub fn is_empty(&self) -> bool {
         match (self.from, self.to) {
             (Some(Bound::At(from)), Some(Bound::At(to)))

@@ -206,7 +206,7 @@ pub fn parse_rule(document: &Value) -> Result<Rule, Vec<Problem>> {
 
 fn parse_rule_of_file(document: &Value) -> Result<Rule, Vec<Problem>> {
     let mut report = Report::default();
-    // Assumes a fleet, because the rule's file has a fleet if the rule needs one.
+    // The rule comes from a valid file, which has a fleet if the rule needs one.
     let context = Context {
         defaults: None,
         has_fleet: true,

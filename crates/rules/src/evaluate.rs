@@ -3,12 +3,12 @@
 //! Rules are evaluated in file order, and every matching rule must admit the request. When a rule
 //! refuses, the cost taken by earlier rules is given back, and later rules are skipped.
 //!
-//! A rule in shadow mode behaves as if it were the only rule. It never affects the verdict. A
-//! refusal by another rule gives nothing back to it, and it is evaluated even after a rule that
-//! refused or stopped the evaluation.
+//! A rule in shadow mode behaves as if it were the only rule. It never affects the verdict. It
+//! keeps its cost when another rule refuses, and it is evaluated even after a rule that refused or
+//! stopped the evaluation.
 //!
-//! An enforced rule with `stop` ends the evaluation for the requests that it matches, whatever its
-//! verdict. Later enforced rules do not apply to these requests.
+//! An enforced rule with `stop` ends the evaluation for the requests that it matches, even if it
+//! admits them. Later enforced rules do not apply to these requests.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -51,10 +51,11 @@ pub struct RuleOutcome {
     pub receipt: Option<Receipt>,
     /// Effect on the lease, if all Envoys share the limits.
     pub leased: Option<Leased>,
-    /// The limits that decided, if they are not the key's limits in the rule: limits with numbers of
-    /// the request, or this Envoy's part of the limits.
+    /// The limits that decided, if they differ from the rule's limits for the key: limits with
+    /// numbers of the request, or this Envoy's part of the limits.
     own: Option<Box<Limits>>,
-    /// True if the request brought a number of the limits that is not in force as it is.
+    /// True if the request brought a number that had to be replaced, because it is missing, invalid
+    /// or out of range.
     pub odd_numbers: bool,
     /// If the request has to wait, the maximum time for which it could have been held.
     pub patience: Nanos,
@@ -187,8 +188,8 @@ pub struct Outcome {
     pub refused_by: Option<usize>,
     /// Index in the rule set of the rule after which no enforced rule was evaluated.
     pub stopped_by: Option<usize>,
-    /// True if the last rule cannot answer before more tokens are requested for its key. Then
-    /// nothing was taken, and the request has to be evaluated again.
+    /// True if the last rule waits for tokens for its key. Then nothing was taken, and the request
+    /// must be evaluated again when the tokens have arrived.
     pub is_pending: bool,
 }
 
@@ -236,8 +237,8 @@ impl Outcome {
             })
     }
 
-    /// Returns true if each rule admits the request at once, from a bucket that is not shared with
-    /// other Envoys, and keeps the cost. Such a request only has to be counted.
+    /// Returns true if each rule admits the request at once, from a bucket of this Envoy, and keeps
+    /// the cost. The caller only has to count such a request.
     pub fn is_plain(&self) -> bool {
         self.rules.iter().all(RuleOutcome::is_plain)
     }
@@ -315,9 +316,10 @@ pub fn evaluate(
     };
     let candidates = rules.candidates(request);
     let next = |from: usize| candidates.as_ref().map_or(from, |those| those.next(from));
-    // A request that waits for a lease is evaluated again, but the count of a refusal in shadow
-    // mode cannot be undone. Rules in shadow mode are therefore evaluated only after no other rule
-    // makes the request wait. This is possible because they do not depend on other rules.
+    // A request that waits for a lease is evaluated again, but a refusal that was counted in shadow
+    // mode cannot be uncounted. Rules in shadow mode are therefore evaluated last, once no other
+    // rule makes the request wait. Their order does not matter, because they do not depend on other
+    // rules.
     let puts_off = request.fleet().is_some();
     let mut run = Run {
         outcome,
@@ -350,8 +352,8 @@ pub fn evaluate(
     run.outcome
 }
 
-/// Decides and takes the cost. If the request would have to wait, first checks whether and how
-/// long it may wait. If it may not, `not_held` is set to the reason.
+/// Decides and takes the cost. If the request would have to wait, first checks if and for how long
+/// it may wait. If it may not wait, sets `not_held` to the reason.
 fn take_patiently(
     mut attempt: Attempt<'_>,
     store: &mut dyn SharedData,
@@ -367,8 +369,8 @@ fn take_patiently(
         attempt.read(store)?;
         let wait = attempt.wait();
         if attempt.waits_for_lease() {
-            // A wait for the lease ends after the timeout of a call, so the request's deadline is
-            // not checked.
+            // A wait for a lease is no longer than the timeout of a call, so the request's deadline
+            // is not checked.
             if !*may_wait.get_or_insert_with(|| request.may_wait()) {
                 *not_held = Some(NotHeld::Full);
                 attempt.shorten(Nanos::ZERO);
@@ -384,7 +386,7 @@ fn take_patiently(
             }
         }
         if let Some(outcome) = attempt.write(store, stats) {
-            // Another worker may have made room in the meantime.
+            // Another worker may have given units back since the first try.
             let took = |charge: &Charge| charge.receipt.is_some();
             if outcome.as_ref().map_or(true, took) {
                 *not_held = None;
@@ -435,7 +437,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Returns the refusal of a request for which no bucket is evaluated.
+    /// Returns the answer to a request without a bucket.
     fn without_key(reach: Reach) -> Self {
         match reach {
             Reach::Refuse => Self::ValueTooLong,

@@ -1,5 +1,4 @@
-//! Explains, rule by rule, which outcome a rule set would have for a request, without taking any
-//! cost.
+//! Explains, rule by rule, how a rule set would decide a request. Takes no cost.
 //!
 //! The verdict comes from [`evaluate`] itself, which runs on an [`Overlay`] of the store. Further
 //! details, such as the failing part of a match or the state of the bucket, are read afterwards.
@@ -24,7 +23,7 @@ use crate::rule::{Failing, Missing, Mode, Price, Reach, Repeated};
 use crate::rule_set::RuleSet;
 use crate::rule_set::{ActiveRule, Grant, Sourced};
 
-/// Outcome that a rule set would have for a request, with reasons.
+/// Hypothetical outcome of a rule set for a request, with reasons.
 #[derive(Clone, Debug)]
 pub struct Explanation {
     /// Outcome of [`evaluate`]. Its receipts are invalid, because nothing was taken.
@@ -52,13 +51,13 @@ pub struct RuleExplained {
     pub price: Option<Price>,
     /// Numbers of the key's limits that the request brings.
     pub numbers: Vec<FoundNumbers>,
-    /// What the rule grants to this key.
+    /// The rule's effect on this key.
     pub allowance: Allowance,
     /// Bucket of this key. `None` if it cannot be read, or if no limits apply.
     pub bucket: Option<BucketExplained>,
 }
 
-/// What a rule grants to a key.
+/// The effect of a rule on a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Allowance {
     /// Requests are admitted within the limits.
@@ -96,8 +95,8 @@ pub struct BucketExplained {
     pub reported: usize,
     /// The limits that decide: the key's limits, or this Envoy's part of them.
     pub of: Limits,
-    /// What decides in place of a lease during an outage. `None` if a lease decides, or if the rule
-    /// has no lease.
+    /// Replacement of the lease during an outage. `None` if a lease decides, or if the rule has no
+    /// lease.
     pub outage: Option<Outage>,
 }
 
@@ -226,12 +225,13 @@ impl Look<'_, '_> {
             _ if !self.applies(active) => Standing::NotNow,
             (_, Some(by), _) => Standing::BehindStop(by),
             (_, None, Some(by)) => Standing::BehindRefusal(by),
-            // This is the only other reason for `evaluate` to skip a rule.
+            // No earlier rule is the reason, so the rule's `when` does not apply.
             (_, None, None) => Standing::NotNow,
         }
     }
 
-    /// Returns what the rule granted in the evaluation, or what it would grant if it was skipped.
+    /// Returns the rule's effect in the evaluation. For a skipped rule, returns the effect that it
+    /// would have.
     fn allowance(
         &self,
         active: &ActiveRule,
@@ -290,7 +290,7 @@ impl Look<'_, '_> {
         }
     }
 
-    /// Returns the answer of an evaluated rule.
+    /// Returns the rule's answer, if the rule was evaluated.
     fn heard(&self, standing: Standing) -> Option<&Answer> {
         let Standing::Asked(place) = standing else {
             return None;

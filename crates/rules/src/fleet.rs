@@ -1,5 +1,4 @@
-//! Rules that many Envoys share: how a request takes tokens from the lease of its key, and the
-//! terms of that lease.
+//! Rules that many Envoys share: the terms of a key's lease, and how a request uses the lease.
 
 use loudou_limiter::Limits;
 use loudou_limiter::lease::{LeaseSettings, Phase, Terms};
@@ -14,7 +13,7 @@ pub struct FleetView {
     pub lease: LeaseSettings,
     /// What happens to requests during an outage.
     pub on_outage: OnOutage,
-    /// Phase of the request's wait for a lease.
+    /// How far the request's wait for a lease has come.
     pub phase: Phase,
     /// True if the engine is unreachable.
     pub is_down: bool,
@@ -27,8 +26,8 @@ impl FleetView {
     pub(crate) const fn by<'a>(&self, mode: Mode, terms: &'a Terms) -> ByLease<'a> {
         ByLease {
             terms,
-            // The phase is about the rules that made the request wait. A rule in shadow mode is
-            // evaluated once, after that wait, so for it the request has just arrived.
+            // The phase applies to the rules that made the request wait. A rule in shadow mode is
+            // evaluated once, after that wait, so it treats the request as new.
             phase: match mode {
                 Mode::Enforce => self.phase,
                 Mode::Shadow | Mode::Off => Phase::First,
@@ -41,7 +40,8 @@ impl FleetView {
         }
     }
 
-    /// Returns what decides while the engine is unreachable; `None` while it is reachable.
+    /// Returns the treatment of requests while the engine is unreachable. `None` while it is
+    /// reachable.
     pub fn outage(&self) -> Option<Outage> {
         self.is_down.then(|| self.otherwise())
     }

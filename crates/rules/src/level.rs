@@ -13,7 +13,7 @@ use crate::fleet::FleetView;
 use crate::rule::Scope;
 use crate::rule_set::ActiveRule;
 
-/// A bucket, and what decides its requests.
+/// A bucket, with the limits or the lease that decides its requests.
 #[derive(Clone, Debug)]
 pub struct Level<'a> {
     limits: Cow<'a, Limits>,
@@ -90,13 +90,13 @@ impl<'a> Level<'a> {
         self.lease.as_ref().map(|(lease, _)| lease)
     }
 
-    /// Returns what decides in place of the lease during an outage. `None` if the lease decides, or
-    /// if the rule has no lease.
+    /// Returns the replacement of the lease during an outage. `None` if the lease decides, or if
+    /// the rule has no lease.
     pub const fn outage(&self) -> Option<Outage> {
         self.outage
     }
 
-    /// Returns the lease whose numbers are shown.
+    /// Returns the lease, unless this Envoy's part of the limits decides in its place.
     fn reported(&self) -> Option<&(Lease, Terms)> {
         let is_local = matches!(self.outage, Some(Outage::Local(_)));
         self.lease.as_ref().filter(|_| !is_local)

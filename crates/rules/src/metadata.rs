@@ -1,13 +1,14 @@
-//! Reads values from Envoy's dynamic metadata in protobuf form.
+//! Reads values from Envoy's dynamic metadata, encoded as protobuf.
 //!
-//! Envoy answers a read of a single value with its raw bytes, without its type. Eight bytes can be a number or a text
-//! of eight letters, one byte can be a boolean or a text, and a list or an object is a block with lengths, which a text
-//! can imitate. A user who chooses such a text, for example as a user name, could therefore be taken for a number. The
-//! protobuf form of the whole metadata contains the types, so this module reads that form.
+//! Envoy answers a read of a single value with its raw bytes, without its type. Eight bytes can be
+//! a number or a text of eight letters, one byte can be a boolean or a text, and a list or an
+//! object is a block with lengths, which a text can imitate. A user who chooses such a text, for
+//! example as a user name, could therefore be taken for a number. The protobuf message of the whole
+//! metadata contains the types, so this module reads the message.
 //!
-//! The messages are `envoy.config.core.v3.Metadata` and `google.protobuf.Struct`, `Value` and `ListValue`. Unknown
-//! fields are skipped. A malformed message ends the reading, as if it ended there. Nothing is allocated for skipped
-//! values, and the time is linear in the size of the metadata.
+//! The messages are `envoy.config.core.v3.Metadata` and `google.protobuf.Struct`, `Value` and
+//! `ListValue`. Unknown fields are skipped. A malformed message is read up to the error. Nothing is
+//! allocated for skipped values, and the time is linear in the size of the metadata.
 
 use alloc::string::{String, ToString};
 
@@ -29,9 +30,9 @@ const LIST: u64 = 6;
 
 /// Calls `see` with the text of each value at `path`, which is a namespace and the keys below it.
 ///
-/// A text is itself. A number and a boolean are written as in JSON: `42`, `0.5`, `true`. A list has the texts of its
-/// elements, in order. Objects and lists within it are left out. A value without any text is present and empty:
-/// an object, an empty list. A null is absent.
+/// A text is passed as it is. Numbers and booleans are written as in JSON: `42`, `0.5`, `true`. For
+/// a list, `see` is called with each element in order, except for nested objects and lists. An
+/// object or an empty list counts as present and gives one empty text. A null counts as absent.
 pub fn each_text(metadata: &[u8], path: &[String], see: &mut dyn FnMut(&[u8])) {
     let Some((namespace, keys)) = path.split_first() else {
         return;
@@ -69,7 +70,8 @@ pub fn each_text(metadata: &[u8], path: &[String], see: &mut dyn FnMut(&[u8])) {
     }
 }
 
-/// Calls `see` with the text of a value that is no list and no object. Returns false if the value has no text.
+/// Calls `see` with the text of a value that is neither a list nor an object. Returns false if the
+/// value has no text.
 fn text(number: u64, wire: Wire<'_>, see: &mut dyn FnMut(&[u8])) -> bool {
     match (number, wire) {
         (TEXT, Wire::Bytes(text)) => see(text),
@@ -112,8 +114,8 @@ pub fn number_text(number: f64) -> Option<String> {
     }
 }
 
-/// Returns the value of the entry `key` in the map that is field `map` of a message. If a key is repeated, the last
-/// entry counts, as in every reader of protobuf.
+/// Returns the value of the entry `key` in the map that is field `map` of a message. If a key is
+/// repeated, the last entry counts, as in all protobuf readers.
 fn entry<'a>(message: &'a [u8], map: u64, key: &str) -> Option<&'a [u8]> {
     let mut found = None;
     for (number, wire) in Fields(message) {
@@ -190,7 +192,7 @@ fn take<'a, const N: usize>(bytes: &mut &'a [u8]) -> Option<&'a [u8; N]> {
     Some(first)
 }
 
-/// Reads a number of 7 bits a byte, with the lowest bits first.
+/// Reads a protobuf varint: 7 bits per byte, the lowest bits first.
 fn varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0_u64;
     for shift in (0..64_u32).step_by(7) {

@@ -1,8 +1,8 @@
 //! Reads the numbers of limits that come with a request, from its metadata.
 //!
-//! Only earlier filters write the metadata, but they may copy what a client states, so a number can be anything. A
-//! number that is missing, or that is no single whole number, counts as the default. A number above the maximum counts
-//! as the maximum, and 0 counts as 1.
+//! Only earlier filters write the metadata, but they may copy what a client states, so a number can
+//! be anything. A value that is missing, or that is not a single whole number, counts as the
+//! default. A number above the maximum counts as the maximum, and 0 counts as 1.
 
 use alloc::vec::Vec;
 
@@ -11,19 +11,19 @@ use loudou_limiter::{Brought, Limits, Numbers, Source};
 use crate::request::Request;
 use crate::rule::whole;
 
-/// How a request brought a number.
+/// Result of looking for a number in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FoundNumber {
-    /// The number is in force as it is.
+    /// A valid number, which is used unchanged.
     Valid(u32),
-    /// The request has no value at the path, so the default is in force.
+    /// The request has no value at the path, so the default is used.
     Missing,
-    /// The value is no single whole number, so the default is in force.
+    /// The value is not a single whole number, so the default is used.
     Invalid,
-    /// The number is 0, so 1 is in force.
+    /// The number is 0, so 1 is used.
     TooSmall,
-    /// The number is above the maximum, so the maximum is in force. Numbers of more than 32 bits are
-    /// stored as the largest with 32 bits.
+    /// The number is above the maximum, so the maximum is used. A number of more than 32 bits is
+    /// stored here as the largest 32-bit number.
     TooLarge(u32),
 }
 
@@ -56,7 +56,7 @@ impl FoundNumber {
         }
     }
 
-    /// Returns true unless the number is in force as it is.
+    /// Returns true if the number was missing, invalid or out of range.
     pub const fn is_odd(self) -> bool {
         !matches!(self, Self::Valid(_))
     }
@@ -91,7 +91,7 @@ pub struct FoundNumbers {
 }
 
 impl FoundNumbers {
-    /// Returns true if a number is not in force as it is.
+    /// Returns true if a number was missing, invalid or out of range.
     pub(crate) fn is_odd(&self) -> bool {
         let mut numbers = [self.capacity, self.amount].into_iter().flatten();
         numbers.any(FoundNumber::is_odd)
@@ -119,7 +119,7 @@ pub fn find(limits: &Limits, request: &mut dyn Request) -> Vec<FoundNumbers> {
             capacity: find(sources.capacity.as_ref()),
             amount: find(sources.amount.as_ref()),
         };
-        // Numbers that are no valid limit together have no effect.
+        // If the numbers do not form a valid limit together, the default numbers are used.
         if !limit.accepts(numbers.brought()) {
             let invalid = |found: Option<FoundNumber>| found.map(|_| FoundNumber::Invalid);
             numbers.capacity = invalid(numbers.capacity);

@@ -1,4 +1,5 @@
-//! How long a request can be held. It must pass before its client stops waiting for a response.
+//! Computes the time for which a request can be held. It must pass before its client stops waiting
+//! for a response.
 //!
 //! The deadline is given by `grpc-timeout` or by the time that an Envoy in front expects the
 //! request to take, whichever is shorter. A client may send both headers. They can only shorten a

@@ -35,7 +35,7 @@ pub trait Request {
     }
     /// The value at a path in the dynamic metadata that earlier filters have set, as text. The path
     /// is the namespace, followed by the keys below it. [`metadata`](crate::metadata) describes the
-    /// texts. Of a list, the first element that is not empty counts.
+    /// texts. For a list, this is the first element that is not empty.
     fn metadata(&mut self, _path: &[String]) -> Option<Cow<'_, [u8]>> {
         None
     }
@@ -221,7 +221,7 @@ pub fn first_filled<T: Deref<Target = [u8]>>(values: impl IntoIterator<Item = T>
     empty
 }
 
-/// Returns true if `own` is how a sample writes the header `name` (in lower case).
+/// Returns true if `own` is the sample's spelling of the header `name` (in lower case).
 fn is_same(own: &str, name: &str, underscores: bool) -> bool {
     let plain = |byte: u8| match byte {
         b'_' if underscores => b'-',

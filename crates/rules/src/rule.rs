@@ -197,7 +197,8 @@ pub struct Rule {
     pub respond: Respond,
 }
 
-/// The end of the name of a trial, which no rule of a file can have; the name of the tried rule comes before it.
+/// Suffix of a trial's name, after the name of the tried rule. No rule in a file can have such a
+/// name.
 pub const TRIAL: &str = "~trial";
 
 /// Returns the name of the rule that a trial of this name tries, or `None` for the name of any other rule.
@@ -206,8 +207,8 @@ pub fn tried(name: &str) -> Option<&str> {
 }
 
 impl Rule {
-    /// Returns the rule that tries other limits beside this one: in shadow mode, for the same requests, keys and
-    /// costs. It neither bans keys nor changes a response.
+    /// Returns a trial of this rule: a copy in shadow mode, for the same requests, keys and costs,
+    /// whose limits can then be edited. It neither bans keys nor changes responses.
     #[must_use]
     pub fn trial(&self) -> Self {
         Self {
@@ -397,7 +398,7 @@ fn of_key(parts: &[KeyPart]) -> Vec<u8> {
 impl KeyPart {
     fn identity(&self) -> Value {
         if let Some(word) = self.word() {
-            // Uses the old name, which the tags of existing buckets depend on.
+            // Uses the old name, because it is part of the tags of existing buckets.
             return text(if *self == Self::ClientCert {
                 "peer"
             } else {
@@ -422,8 +423,8 @@ impl KeyPart {
                 normalize,
             } => {
                 let segments = segments.map(|count| ("segments", count.into()));
-                // Uses the old format, which had only two forms of paths, unless the path is the
-                // raw path.
+                // The tags of existing buckets depend on this form, in which a normalized path with
+                // `segments` omits `normalize`.
                 let path = match (normalize, segments) {
                     (true, Some(segments)) => object(None, segments),
                     (_, segments) => object(segments, ("normalize", (*normalize).into())),

@@ -310,7 +310,7 @@ pub struct ActiveRule {
     bans_keys: bool,
     reads_wall: bool,
     matches_all: bool,
-    /// True if numbers of the limits come with each request, or did before a change in the history.
+    /// True if requests bring numbers of the limits, or did before a change in the history.
     is_sourced: bool,
     tag: u32,
 }
@@ -327,7 +327,7 @@ pub(crate) struct Sourced {
     pub(crate) found: Vec<FoundNumbers>,
 }
 
-/// What a rule grants to a key.
+/// The effect of a rule on a key.
 #[derive(Clone, Copy, Debug)]
 pub enum Grant<'a> {
     /// A bucket with these limits.
@@ -425,8 +425,8 @@ impl ActiveRule {
         })
     }
 
-    /// Returns true if numbers of the limits come with each request, or did before a change that
-    /// live buckets may still need. Each bucket then has its own limits.
+    /// Returns true if requests bring numbers of the limits, or did before a change that live
+    /// buckets may still need. Each bucket then has separate limits.
     pub const fn is_sourced(&self) -> bool {
         self.is_sourced
     }
@@ -476,7 +476,7 @@ impl ActiveRule {
         self.reads_wall
     }
 
-    /// Returns true if the rule matches every request, whatever the state of its upstream is.
+    /// Returns true if the rule has neither `match` nor `when`, so that it matches every request.
     pub const fn matches_all(&self) -> bool {
         self.matches_all
     }
@@ -519,8 +519,8 @@ impl ActiveRule {
         }
     }
 
-    /// Plans a request again that waits to pass this rule at `due`, and moves its `receipt` to the
-    /// rule's version. Returns `None` if nothing has changed for it.
+    /// Plans a waiting request again that was to pass this rule at `due`, and converts its
+    /// `receipt` to the rule's version. Returns `None` if nothing has changed for the request.
     pub fn plan(
         &self,
         key: &str,
@@ -554,8 +554,9 @@ impl ActiveRule {
         plan
     }
 
-    /// Returns true if the rule's `when` applies to a request that the rule matches. It also
-    /// applies if the store cannot be read, because the store then also fails for the bucket.
+    /// Returns true if the rule's `when` applies to a request that the rule matches. If the store
+    /// cannot be read, it applies as well. Reading the bucket then also fails, so the rule's
+    /// `on_error` decides.
     pub fn applies(
         &self,
         table: &Table,

@@ -2,8 +2,8 @@
 //! part of each worker.
 //!
 //! The shared part is computed from the implementation of Envoy's shared data, which is an
-//! `unordered_map` of libc++. Each value takes a node with key and version, a share of the bucket
-//! array, and a string that each write allocates again, at its exact length. The allocator
+//! `unordered_map` of libc++. Each value takes a node with key and version, a share of the map's
+//! bucket array, and a string, which each write allocates at its exact length. The allocator
 //! (tcmalloc) rounds each allocation up to a size class. `tests/tests/memory.rs` compares the sum
 //! with Envoy's count of allocated memory. The sum excludes freed blocks that the allocator keeps.
 //! After a flood of new keys of 24 bytes, the process was larger by a third of the shared part.
@@ -78,8 +78,7 @@ const METRICS: usize = 3_000;
 
 /// Size of a sandbox without rules.
 const SANDBOX: usize = 170 << 10;
-/// Memory with which a worker counts for `loudou top` with keys of the maximum size, and adds its
-/// counts up.
+/// Memory of a worker's counts for `loudou top`, with keys of the maximum size.
 const TOP: usize = 640 << 10;
 /// Size of a rule without its limits and overrides.
 const RULE: usize = 5_000;
@@ -238,7 +237,7 @@ fn changes(file: &RuleFile) -> usize {
 
 /// Returns the memory of all pages, full and with their names, and of the rules' data.
 fn store(file: &RuleFile, bucket: usize, key: usize) -> u64 {
-    // Names of evicted buckets stay until their space is needed, so a full store has the maximum
+    // The names of evicted buckets stay until their space is needed, so this assumes the maximum
     // number of names.
     let page = page_memory(bucket, SLOTS, (names::ENTRIES, key));
     pages(file)

@@ -1,8 +1,8 @@
 //! Reads the message `envoy.ai.token_usage`, in which Envoy's filter `ai_protocol_manager` counts the tokens of a
 //! response.
 //!
-//! The numbers are wrapped, so that a number that is unknown differs from 0. Unknown fields are skipped, and a malformed
-//! message ends where it is malformed.
+//! Each number is in a wrapper message, so that an unknown number differs from 0. Unknown fields
+//! are skipped, and a malformed message is read up to the error.
 
 use crate::metadata::{Fields, Wire};
 

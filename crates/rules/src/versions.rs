@@ -1,10 +1,8 @@
 //! Tracks the versions of a rule's limits, and converts its buckets from one version to the next.
 //!
-//! A bucket contains the number of the version that wrote it. When it is next touched, it is
-//! converted through each later change that concerns its key, at the instant of that change. Such
-//! changes are changes of the rule's limits and of the key's overrides. A late touch therefore
-//! gives the same level as an immediate conversion of all buckets would have given, also for keys
-//! with overrides.
+//! A bucket contains the number of the version that wrote it. When it is next touched, each later
+//! change of the rule's limits and of the key's overrides is applied to it, as of the time of that
+//! change. So the level is the same as if all buckets had been converted at once.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -24,7 +22,7 @@ pub struct Change {
     pub version: u32,
     /// Time of the change.
     pub at: Nanos,
-    /// How the change treats the levels of buckets.
+    /// Treatment of the levels of buckets.
     pub carry: Carry,
     /// The part of the rule that was replaced.
     pub before: Before,
@@ -165,10 +163,10 @@ impl History {
         brought
     }
 
-    /// Converts what a waiting request took from the bucket of `key` at `version`, as
-    /// [`History::bring_forward`] converts the bucket. Also returns the limits that the key had at
-    /// that version. Returns `None` if nothing changes for the request, or if the version is no
-    /// longer known.
+    /// Converts the amount that a waiting request took from the bucket of `key` at `version`, in
+    /// the same way as [`History::bring_forward`] converts the bucket. Also returns the limits that
+    /// the key had at that version. Returns `None` if nothing changes for the request, or if the
+    /// version is no longer known.
     pub fn bring_taken_forward<'a>(
         &'a self,
         rule: &'a Rule,
@@ -280,8 +278,8 @@ impl History {
         all.map(stage).collect()
     }
 
-    /// Returns the changes since `version` that concern `key`, newest first, with what gave the key
-    /// its limits before.
+    /// Returns the changes since `version` that concern `key`, newest first, with the limits and
+    /// the override before each change.
     fn steps<'a>(
         &'a self,
         rule: &'a Rule,
@@ -330,35 +328,35 @@ struct Conversion<'a> {
     old: Cow<'a, Limits>,
     new: Cow<'a, Limits>,
     carry: Carry,
-    /// When the rule was edited. `None` for the change from the numbers of one request to the numbers
-    /// of the next, which happens with the next request.
+    /// Time of the edit. `None` for a change of the numbers that requests bring, which happens with
+    /// the next request.
     at: Option<Nanos>,
 }
 
-/// What gives a key its limits: a rule's limits, and the key's override.
+/// Source of a key's limits: the rule's limits and the key's override.
 #[derive(Clone)]
 pub(crate) struct Granted<'a> {
     rule: &'a Limits,
     gives: Option<Override>,
-    /// The limits, unless numbers of them come with each request.
+    /// The limits, unless requests bring numbers of them.
     fixed: Option<Cow<'a, Limits>>,
 }
 
 impl<'a> Granted<'a> {
-    /// Returns what gives a key its limits under a rule.
+    /// Returns the source of a key's limits under a rule.
     pub(crate) fn of(rule: &'a Rule, key: &str) -> Self {
         Self::new(&rule.limits, rule.overrides.get(key).cloned())
     }
 
-    /// Returns what these overrides of a key give. An exact override takes precedence, followed by
-    /// the one with the longest prefix.
+    /// Returns the source of a key's limits under these overrides. An exact override takes
+    /// precedence, followed by the override with the longest prefix.
     fn by(own: &[(String, Override)], rule: &'a Limits) -> Self {
         let rank = |pattern: &str| (!pattern.ends_with('*'), pattern.len());
         let first = own.iter().max_by_key(|(pattern, _)| rank(pattern));
         Self::new(rule, first.map(|(_, gives)| gives.clone()))
     }
 
-    /// Returns what gives a key these limits, whatever requests bring.
+    /// Returns a source with these limits, which no request changes.
     const fn fixed(limits: &'a Limits) -> Self {
         Self {
             rule: limits,
@@ -377,7 +375,7 @@ impl<'a> Granted<'a> {
         Self { rule, gives, fixed }
     }
 
-    /// Returns the template of the key's limits, if numbers of them come with each request.
+    /// Returns the template of the key's limits, if requests bring numbers of them.
     pub(crate) fn template(&self) -> Option<&'a Limits> {
         self.fixed.is_none().then_some(self.rule)
     }
@@ -430,7 +428,7 @@ impl<'a> Granted<'a> {
 /// Returns the overrides of `before` that `after` lacks or changes, in the order of their patterns,
 /// as required by the record. `None` stands for keys that are new in `after`.
 fn replaced_overrides(before: &Rule, after: &Rule) -> Vec<(String, Option<Override>)> {
-    // `changed_since` returns sorted runs, so most insertions are at the end.
+    // `changed_since` returns two sorted runs, so most insertions are at the end.
     let mut patterns: Vec<String> = Vec::new();
     for pattern in after.overrides.changed_since(&before.overrides) {
         if let Err(place) = patterns.binary_search(&pattern) {

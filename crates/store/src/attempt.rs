@@ -1,7 +1,7 @@
-//! Decides one request against the store in separate steps: reads the page, decides, and writes the
-//! page back. If another worker wrote the page in the meantime, the steps are repeated.
+//! Decides one request in separate steps: reads the bucket's page, decides, and writes the page
+//! back. If another worker has written the page in the meantime, the steps are repeated.
 //!
-//! The steps are separate functions so that a model can interleave the steps of many workers in any
+//! Each step is a function, so that a test model can interleave the steps of many workers in any
 //! order.
 
 use alloc::boxed::Box;
@@ -25,9 +25,9 @@ pub struct Take<'a> {
     pub limits: &'a Limits,
     /// The key.
     pub key: &'a str,
-    /// Requested cost and time of the request.
+    /// Cost and time of the request.
     pub ask: Ask,
-    /// How to take tokens from the lease, if many Envoys share the limits.
+    /// Terms of the lease, if many Envoys share the limits.
     pub lease: Option<ByLease<'a>>,
 }
 
@@ -78,7 +78,7 @@ impl<'a> Attempt<'a> {
         Ok(())
     }
 
-    /// Returns how long the request will wait if the decision is written.
+    /// Returns how long the request must wait under the planned decision.
     pub fn wait(&self) -> Nanos {
         let answer = self.planned.as_ref().map(|charge| &charge.answer);
         match answer {
@@ -87,13 +87,14 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Returns true if the request will wait for a lease. Such a request takes nothing.
+    /// Returns true if the planned decision makes the request wait for a lease. Such a request
+    /// takes nothing.
     pub fn waits_for_lease(&self) -> bool {
         let leased = self.planned.as_ref().and_then(|charge| charge.leased);
         leased.is_some_and(Leased::waits)
     }
 
-    /// Limits the wait of the request to `patience`, from the next read on.
+    /// Limits the wait of the request to `patience`. The next read applies it.
     pub const fn shorten(&mut self, patience: Nanos) {
         self.take.ask.patience = patience;
     }
@@ -146,8 +147,8 @@ impl<'a> Attempt<'a> {
         }))
     }
 
-    /// Decides by the bucket in `slot`. A banned key takes nothing. A refusal that reaches the
-    /// penalty's threshold bans the key.
+    /// Decides with the bucket in `slot`. A request of a banned key takes nothing. A refusal that
+    /// reaches the penalty's threshold bans the key.
     fn answer(
         &self,
         slot: &mut Slot,
@@ -173,8 +174,8 @@ impl<'a> Attempt<'a> {
                 (answer, Some(leased))
             }
         };
-        // A refusal only because this worker holds too many requests is not a strike, because other
-        // clients may have filled the worker.
+        // A request that is refused only because this worker holds too many requests is not a
+        // strike. Other clients may have filled the worker.
         let strikes = answer.is_refused() && !ask.is_hurried();
         if let Some(penalty) = penalty.filter(|_| strikes) {
             slot.conduct.strike(penalty, now);
@@ -183,8 +184,8 @@ impl<'a> Attempt<'a> {
             slot.flags &= !FLAG_PINNED;
         }
         if leased.is_none() {
-            // Passes the instant of the decision, because a cost of 0 does not store it in the
-            // bucket.
+            // The instant of the decision is passed along, because a request with cost 0 does not
+            // store it in the bucket.
             slot.note(limits, &answer);
         } else {
             let keeps_debt = lease.is_some_and(ByLease::gives_credit);
@@ -194,7 +195,8 @@ impl<'a> Attempt<'a> {
         (slot.conduct.ban(now).map_or(Ok(answer), Err), leased)
     }
 
-    /// Writes the decision. Returns `None` if another worker was faster. Then read again.
+    /// Writes the decision. Returns `None` if another worker was faster. The caller must then read
+    /// again.
     pub fn write(
         &mut self,
         store: &mut dyn SharedData,
@@ -350,18 +352,19 @@ pub struct Receipt {
     pub(crate) id: BucketId,
     pub(crate) taken: Taken,
     pub(crate) origin: u32,
-    /// If the request waits, the rule version that the amount belongs to. Edits of the rule may
-    /// have moved it forward.
+    /// If the request waits, the rule version that the amount belongs to. After an edit, it is the
+    /// version to which the amount was converted.
     pub(crate) version: u32,
     /// If the request waits, the root of the promises that count it (see [`root_of`]); otherwise 0.
     pub(crate) root: u64,
     /// True if the lease covered the cost, so that the local limits were not charged.
     pub(crate) is_leased: bool,
-    /// When permits that last until the end of the request were taken, even if the rule was edited
-    /// since. If `None`, a limit of requests in flight gets nothing back, although an edit may have
-    /// added such a limit.
+    /// Time at which the request took permits that it returns at its end. `None` if it took none,
+    /// so a limit of requests in flight gets nothing back, even if an edit has added such a limit
+    /// since.
     pub(crate) permits_at: Option<Nanos>,
-    /// Time from which the tokens of the lease that covered the cost are void; zero without such tokens.
+    /// Time at which the leased tokens that covered the cost expire. Zero if no leased tokens were
+    /// taken.
     pub(crate) tokens_end: Nanos,
     /// Number of Envoys by which the limits were divided when the cost was taken; 0 if they were
     /// not divided.
@@ -462,7 +465,7 @@ impl StoreStats {
     }
 }
 
-/// Reason why there is no decision.
+/// Reason why the store could not decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GaveUp {
     /// Too many conflicts with other workers.

@@ -27,8 +27,8 @@ pub struct SetBan<'a> {
 /// The change of a ban.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTo {
-    /// Bans from now on for this long; `None` bans for ever. An earlier ban that ends later keeps
-    /// its end, and becomes an operator's ban.
+    /// Bans for this duration from now on, or for ever if `None`. An earlier ban that ends later
+    /// keeps its end, and becomes an operator's ban.
     Banned(Option<Nanos>),
     /// Like [`SetTo::Banned`], but replaces any earlier ban, even one with a later end.
     Replaced(Option<Nanos>),

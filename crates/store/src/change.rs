@@ -1,9 +1,8 @@
 //! Changes one page in separate steps: reads it, changes a slot, and writes it back. If another
-//! worker wrote the page in the meantime, the steps are repeated.
+//! worker has written the page in the meantime, the steps are repeated.
 //!
 //! Every change of a bucket uses [`PageChange`]: requests, returns, bans, leases, resets, and the
-//! sweep. The steps are separate functions so that the model of the store can run other workers in
-//! between.
+//! sweep. Each step is a function, so that a test model can run other workers between the steps.
 
 use loudou_limiter::{Clock, Limits};
 
@@ -13,8 +12,8 @@ use crate::shared_data::{Cas, MAX_RETRIES, SharedData, Written};
 use crate::table::{Age, LiveRule};
 use crate::table::{BucketId, StoreKey, Table};
 
-/// A change of a page in progress. Call [`read`](Self::read) and [`write`](Self::write) in turn
-/// until a write succeeds.
+/// A page that is being changed. Call [`read`](Self::read) and [`write`](Self::write) in turn until
+/// a write succeeds.
 #[derive(Debug)]
 pub(crate) struct PageChange<'a> {
     table: &'a Table,
@@ -25,7 +24,7 @@ pub(crate) struct PageChange<'a> {
     /// The page as read. After a change, the page to write.
     pub(crate) page: PageBytes,
     expected: Cas,
-    /// What was evicted for the new bucket; `None` if the change creates no bucket.
+    /// Outcome of the eviction for a new bucket. `None` if the change creates no bucket.
     created: Option<Evicted>,
     tries: u32,
 }
@@ -97,8 +96,8 @@ impl<'a> PageChange<'a> {
         }
     }
 
-    /// Writes the page. [`Written::Conflict`] means that another worker was faster. Then read
-    /// again.
+    /// Writes the page. [`Written::Conflict`] means that another worker was faster. The caller must
+    /// then read again.
     pub(crate) fn write(
         &mut self,
         store: &mut dyn SharedData,

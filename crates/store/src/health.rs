@@ -85,7 +85,7 @@ impl Health {
         sum
     }
 
-    /// Advances the window to `now`. Has no effect if the clock went back.
+    /// Advances the window to `now`. Does nothing if the clock went back.
     pub fn advance(&mut self, when: &When, now: Nanos) {
         let current = number(now, self.slot);
         // After `SLOTS` steps the window is empty, so more steps change nothing.
@@ -129,7 +129,7 @@ impl Health {
         }
     }
 
-    /// Start of the newest slot.
+    /// Returns the time at which the newest slot starts.
     const fn start(&self) -> Nanos {
         Nanos::new(self.newest.saturating_mul(self.slot.get()))
     }

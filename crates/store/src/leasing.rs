@@ -1,5 +1,4 @@
-//! Leases of buckets: how a request takes tokens from a lease, and how calls to the relay and their
-//! answers change it.
+//! Leases of buckets: requests take tokens from a lease, and the relay's answers change it.
 
 use loudou_limiter::lease::{Lease, LeaseVerdict, Phase, Terms};
 use loudou_limiter::{Ask, BucketDecision, Clock, Limits};
@@ -12,12 +11,12 @@ use crate::shared_data::{SharedData, Written};
 use crate::table::LiveRule;
 use crate::table::{BucketId, Table};
 
-/// How a request takes from its bucket's lease.
+/// Terms on which a request takes tokens from its bucket's lease.
 #[derive(Clone, Copy, Debug)]
 pub struct ByLease<'a> {
-    /// Limits that all Envoys share.
+    /// The limits, in the form that all Envoys share.
     pub terms: &'a Terms,
-    /// Phase of the request's wait for the lease.
+    /// How far the request's wait for the lease has come.
     pub phase: Phase,
     /// True if a request may be held for the engine's answer. Otherwise, a request beyond the credit
     /// is refused.
@@ -122,7 +121,8 @@ impl<'a> Leasing<'a> {
         Ok(true)
     }
 
-    /// Writes the result. Returns `None` if another worker was faster. Then read again.
+    /// Writes the result. Returns `None` if another worker was faster. The caller must then read
+    /// again.
     pub fn write(
         &mut self,
         store: &mut dyn SharedData,
@@ -167,7 +167,7 @@ impl ByLease<'_> {
         self.terms.settings().credit > 0
     }
 
-    /// Decides by the slot's lease, or by [`Outage`] while the engine is unreachable. If the
+    /// Decides with the slot's lease, or with [`Outage`] while the engine is unreachable. If the
     /// request has to wait, the returned decision takes nothing.
     pub(crate) fn answer(
         &self,

@@ -16,7 +16,7 @@ pub(crate) const KIND: u8 = b'n';
 /// Maximum stored size of a key, in bytes. Longer keys are truncated.
 pub const MAX_KEY: usize = 128;
 /// Maximum number of names. Two workers may add names at the same time, each with its own version
-/// of the page. Room for twice as many names as buckets keeps both.
+/// of the page. There is room for twice as many names as buckets, so both workers' names are kept.
 pub const ENTRIES: usize = 2 * SLOTS;
 
 /// Maximum encoded size of `entries` names with keys of `key` bytes.

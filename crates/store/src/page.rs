@@ -16,16 +16,16 @@
 //! ```
 //!
 //! Numbers are little endian. Zeros at the end of a bucket's words and of the units left at later
-//! limits are omitted. Permits end after the last touch of a bucket, and a run of refusals begins
-//! no later than the last touch. One field can therefore store either instant ([`codec::Instant`]).
+//! limits are omitted. One field stores either of two instants: the end of permits, which is after
+//! the last touch of the bucket, or the beginning of a run of refusals, which is not
+//! ([`codec::Instant`]).
 //!
-//! A slot stores the time from which it is idle and the time until which requests in flight hold
-//! permits. Eviction therefore needs neither the rule nor the limits that wrote the slot
-//! ([`mod@victim`]).
+//! A slot stores the time at which it becomes idle and the time until which requests in flight hold
+//! permits. So eviction does not need the rule or its limits ([`mod@victim`]).
 //!
-//! The origin of a slot numbers the beginning of its state. It changes when the bucket is created
-//! and when an edit of the rule converts its state. A cost that was taken under another origin is
-//! not given back.
+//! Each slot has an *origin*, a number that changes when the bucket is created and when an edit of
+//! the rule converts its state. A request remembers the origin. When the request ends under another
+//! origin, its cost is not given back, because the new state does not contain it.
 //!
 //! Old and new code run at the same time while Envoy drains, and pages are never deleted. Each
 //! format version therefore has separate pages ([`KIND`]), and a reader does not touch a page whose
@@ -70,11 +70,11 @@ const MAX_U40: u64 = (1 << 40) - 1;
 /// Flag for an operator's ban. The bucket is never evicted while it is banned. Bans by penalties
 /// are not pinned, because a client that can make up many keys could fill the store with them.
 pub const FLAG_PINNED: u8 = 2;
-/// Flag that is set if evicting the idle bucket loses something. This is the case for a token
-/// bucket that started with less than its capacity and is now full.
+/// Flag that is set if evicting the idle bucket loses something. An example is a token bucket that
+/// started with less than its capacity and is now full.
 pub const FLAG_KEEPS_GAIN: u8 = 4;
 
-/// How long a debt protects its slot from eviction after the last touch.
+/// Time after the last touch for which a debt protects its slot from eviction.
 const DEBT_KEPT: Nanos = Nanos::from_secs(60);
 
 /// A refusal that comes later than this after the previous refusal begins a new run of refusals,
@@ -114,22 +114,21 @@ pub struct Slot {
     /// Time from which the bucket is idle, in milliseconds, rounded up.
     pub idle_at_ms: u64,
     /// Time until which requests in flight hold permits, in milliseconds, rounded up; 0 without
-    /// permits. If a return is lost, its permits expire by then, whatever other limits the bucket
-    /// has.
+    /// permits. If a return is lost, its permits expire by then, even if the bucket's other limits
+    /// are busy for longer.
     pub held_until_ms: u64,
     /// Number of admitted requests.
     pub admitted: u64,
     /// Number of refused requests.
     pub refused: u64,
-    /// When the last request was refused. Meaningless if `refused` is 0.
+    /// Time of the last refusal. Meaningless if `refused` is 0.
     pub refused_at: Tick,
-    /// When the latest run of refusals began, in milliseconds, rounded down; 0 if unknown. It is
-    /// lost while requests in flight hold permits, because both instants share one field of the
-    /// page.
+    /// Start of the latest run of refusals, in milliseconds, rounded down. 0 if unknown. It is lost
+    /// while requests in flight hold permits, because both instants share one field of the page.
     pub refused_since_ms: u64,
     /// [`FLAG_PINNED`] and [`FLAG_KEEPS_GAIN`].
     pub flags: u8,
-    /// Value of the page's counter of origins when the state began.
+    /// Number of the slot's state; see the module documentation.
     pub origin: u32,
     /// Bans and strikes.
     pub conduct: Conduct,
@@ -142,7 +141,7 @@ pub struct Slot {
 /// The buckets of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// Number of states that began in this page. Wraps around.
+    /// Counter from which slots get their origins. Wraps around.
     pub origins: u32,
     /// The buckets, at most [`SLOTS`].
     pub slots: Vec<Slot>,
@@ -167,7 +166,7 @@ impl Slot {
         }
     }
 
-    /// Returns when the last request was refused, rounded down to a tick. `None` if no request was
+    /// Returns the time of the last refusal, rounded down to a tick. `None` if no request was
     /// refused.
     pub fn refused_before(&self, now: Nanos) -> Option<Nanos> {
         (self.refused > 0).then(|| self.refused_at.before(now))
@@ -243,7 +242,7 @@ impl Page {
     }
 }
 
-/// How room for a new bucket was made.
+/// The eviction that made room for a new bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evicted {
     /// The page had a free slot.
@@ -297,7 +296,7 @@ const fn is_idle(idle_at_ms: u64, flags: u8, now_ms: u64) -> bool {
     idle_at_ms <= now_ms && flags & FLAG_KEEPS_GAIN == 0
 }
 
-/// Head of a slot, decoded without the rest.
+/// Head of a slot: the fields that most searches need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotHead {
     /// [`crate::page::Slot::fingerprint`].
@@ -369,7 +368,7 @@ impl Tick {
         let [a, b, c] = self.0;
         let own = u64::from(u32::from_le_bytes([a, b, c, 0]));
         let last = now.get() >> TICK_BITS;
-        // The clock of another worker may be slightly ahead and already in the next tick.
+        // Another worker's clock may be slightly ahead, so the stored tick may be the next one.
         let ago = (last.wrapping_add(1).wrapping_sub(own) & MASK).saturating_sub(1);
         Nanos::new(last.saturating_sub(ago) << TICK_BITS)
     }

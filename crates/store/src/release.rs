@@ -1,6 +1,6 @@
 //! Gives back the cost of a request that has ended or was abandoned.
 //!
-//! If the bucket is missing, there is nothing to subtract from, and no bucket is created.
+//! If the bucket no longer exists, nothing is given back. Only a debt creates a bucket.
 
 use loudou_limiter::Clock;
 
@@ -13,10 +13,10 @@ use crate::shared_data::{SharedData, Written};
 use crate::table::Table;
 use crate::table::{Age, LiveRule};
 
-/// Reason for giving a cost back, which determines how much is given back.
+/// Reason for giving a cost back. It determines the amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// The request passed and has ended. Gives back the amount that was taken only until its end.
+    /// The request passed and has ended. Gives back permits, which were taken only until its end.
     Ended,
     /// The request was held and now passes. Its cost stays taken, but no longer counts as waiting.
     Passed,
@@ -26,8 +26,8 @@ pub enum Why {
     /// Like [`Why::Left`], but because another rule refused the request. Also stops counting it as
     /// admitted.
     Refused,
-    /// The request passed and has ended, and it cost this much. Gives back what it did not need, or
-    /// takes what it cost beyond what it took.
+    /// The request passed and has ended, and this is its final cost. Gives back the unused part of
+    /// its reservation, or takes the missing units.
     Settled(u64),
 }
 
@@ -77,13 +77,13 @@ impl<'a> Giving<'a> {
         Ok(())
     }
 
-    /// Changes the page. Returns true if it has to be written.
+    /// Changes the page. Returns true if the page has to be written.
     ///
     /// The whole amount is given back as long as the slot still has the state from which it was
     /// taken. If an edit has converted the state, or a reset has replaced it, a waiting request
     /// still has its place in the queue and can leave it. In all other cases, including when
-    /// another bucket uses the slot, only amounts that last until the end of a request are given
-    /// back, because those limits know the permits that they gave out.
+    /// another bucket uses the slot, only permits are given back, because their limits know which
+    /// permits they gave out.
     fn plan(&mut self) -> Result<bool, GaveUp> {
         let Give {
             rule,
@@ -124,7 +124,7 @@ impl<'a> Giving<'a> {
             moved.unwrap_or_else(|| receipt.taken.in_place())
         });
         let concerns_all = (is_same || moved.is_some()) && why != Why::Ended;
-        // An edit may have removed the limit, so this covers its remaining permits, too.
+        // Permits of a limit that an edit has removed are given back as well.
         let may_release = limits.may_release(&slot.bucket) && why != Why::Passed;
         let permits_at = receipt.permits_at.filter(|_| may_release);
         if !concerns_all && permits_at.is_none() {
@@ -196,9 +196,9 @@ impl<'a> Giving<'a> {
         true
     }
 
-    /// Like [`Giving::plan`], but for a request that cost `actual`. What was not needed is given back
-    /// only while the slot has the state from which it was taken. What is missing is always taken, from
-    /// a new bucket if the bucket is missing.
+    /// Like [`Giving::plan`], but for a request with the final cost `actual`. Unused units are
+    /// given back only while the slot has the state from which they were taken. Missing units are
+    /// always taken, from a new bucket if the bucket no longer exists.
     fn plan_settlement(&mut self, actual: u64) -> Result<bool, GaveUp> {
         let Give {
             rule,
@@ -235,8 +235,8 @@ impl<'a> Giving<'a> {
             let part = part.flatten();
             let own = part.as_ref().unwrap_or(limits);
             own.settle(&mut slot.bucket, taken, actual, clock);
-            // The debt of requests that were admitted alone is bounded, so it may contain less of this
-            // one's cost than it did not need.
+            // The debt of requests that were admitted without the engine is bounded. So the debt
+            // may contain fewer units of this request than are given back.
             if let Some(lease) = slot.lease.as_mut().filter(|_| receipt.envoys > 0) {
                 lease.overdraw(missing, now);
             }
@@ -248,7 +248,8 @@ impl<'a> Giving<'a> {
         Ok(true)
     }
 
-    /// Writes the result. Returns `None` if another worker was faster. Then read again.
+    /// Writes the result. Returns `None` if another worker was faster. The caller must then read
+    /// again.
     pub fn write(
         &mut self,
         store: &mut dyn SharedData,
@@ -273,8 +274,8 @@ fn count(counter: &mut u64) {
 }
 
 impl Table {
-    /// Gives back the amount that a request took, as far as [`Why`] allows. Failures are counted as
-    /// lost returns.
+    /// Gives back the amount that a request took. The reason `why` limits which amounts. Failures
+    /// are counted as lost returns.
     pub fn give(
         &self,
         store: &mut dyn SharedData,

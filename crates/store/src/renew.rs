@@ -70,7 +70,7 @@ impl Slot {
         limits.set_root(&mut self.bucket, root_of(self.origin));
         self.origin = origin;
         self.flags = self.flags & !FLAG_KEEPS_GAIN | gain_flag(limits);
-        // Asks the limits directly, because a ban may keep them from answering requests.
+        // The limits are evaluated directly, because a decision would stop at a ban.
         self.note(limits, &limits.peek(&self.bucket, 0, clock.now));
         if let Some(lease) = &mut self.lease {
             if is_edited {

@@ -1,8 +1,8 @@
 //! Searches pages for buckets at a fraction of the cost of decoding them.
 //!
-//! A search has to look at every page, and most pages contain no matching bucket. The fields that
-//! exclude a bucket are therefore read in place from the stored bytes. A bucket is decoded only if
-//! it may match, and the names of a page are read only if they are needed.
+//! A search has to look at every page, and most pages contain no matching bucket. The scan
+//! therefore reads the fields of each bucket from the stored bytes, and decodes a bucket only if it
+//! may match. It reads the names of a page only when they are needed.
 
 use alloc::vec::Vec;
 
@@ -76,8 +76,8 @@ const FAR: u8 = u8::MAX;
 #[derive(Clone, Debug)]
 pub struct Needle<'a> {
     text: &'a [u8],
-    /// How far the end of the text can move without skipping a match, indexed by the byte at this
-    /// end.
+    /// Distances by which a search can advance without skipping a match (Boyer–Moore–Horspool),
+    /// indexed by the byte under the end of the text.
     jumps: [u8; 256],
 }
 

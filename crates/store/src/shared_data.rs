@@ -76,7 +76,7 @@ pub type PlanPatch<'a> = dyn FnMut(&[u8]) -> Option<Patch> + 'a;
 /// shared data, traps included:
 ///
 /// - A write with [`CAS_OVERWRITE`] always succeeds.
-/// - A write to a missing key always succeeds, whatever the expected version is.
+/// - A write to a missing key always succeeds, with any expected version.
 /// - Any other write succeeds only if the expected version is the current version.
 /// - A write does not return the new version.
 pub trait SharedData {

@@ -1,9 +1,9 @@
 //! The table of all buckets, which finds the page of a bucket and changes buckets.
 //!
 //! Each decision takes one read and one compare-and-swap. After a conflict it is retried with a
-//! fresh read. If the maximum number of retries is reached, the rule's `on_error` decides. A bucket
-//! has to be in the same page for all workers, so the first worker of the process that opens the
-//! table fixes the number of pages.
+//! fresh read. If the maximum number of retries is reached, the rule's `on_error` decides. All
+//! workers must look for a bucket in the same page, so the first worker of the process that opens
+//! the table fixes the number of pages.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -214,8 +214,7 @@ impl Table {
         id: BucketId,
         anew: &Anew<'_>,
     ) -> Result<Option<Reset>, GaveUp> {
-        // The empty key is safe: names are written only for new buckets, and this one keeps its
-        // name.
+        // The key can be empty here, because only a new bucket writes its name.
         let mut change = PageChange::new(self, id, "");
         loop {
             change.read(store)?;
@@ -272,7 +271,7 @@ impl Table {
             if names.get(id.fingerprint) == Some(key) {
                 return;
             }
-            // The page's buckets matter only if a name has to be replaced.
+            // The page is decoded only if a name has to be replaced.
             let lives = names.is_full().then(|| Page::decode(page).ok()).flatten();
             names.add(id.fingerprint, key, &lives.unwrap_or_default());
             names.encode(&mut bytes);
@@ -305,10 +304,9 @@ pub trait LiveRule {
     /// Returns the limits of a key's bucket.
     fn limits_of(&self, key: &str) -> &Limits;
 
-    /// Returns the limits by which the bucket of `key` stands in the version in force. They differ
-    /// from [`LiveRule::limits_of`] if numbers of the limits come with each request, and the bucket
-    /// stores the numbers of its last request. `bucket` contains the bucket and its version; `None` for a
-    /// new bucket.
+    /// Returns the current limits of the bucket of `key`. They differ from [`LiveRule::limits_of`]
+    /// if each request brings numbers of its limits: then the bucket stores the numbers of its last
+    /// request. `bucket` is the bucket with its version, or `None` for a new bucket.
     fn limits_in(&self, key: &str, _bucket: Option<(&Bucket, u32)>) -> Cow<'_, Limits> {
         Cow::Borrowed(self.limits_of(key))
     }
@@ -322,7 +320,7 @@ pub trait LiveRule {
         clock: Clock,
     ) -> Option<Bucket>;
 
-    /// Converts what a waiting request took from the bucket of `key`, as
+    /// Converts the amount that a waiting request took from the bucket of `key`, in the same way as
     /// [`LiveRule::bring_forward`] converts the bucket. Returns `None` if nothing changes, or if
     /// the version is no longer known.
     fn bring_taken_forward(

@@ -73,7 +73,7 @@ pub fn recent(
     let mut bytes = Vec::new();
     store.get(&key(namespace), &mut bytes)?;
     let shared = Shared::read(&bytes).unwrap_or_default();
-    // Another worker may have begun a half that has not begun on this worker's clock.
+    // On another worker's clock, the next half may already have begun.
     let shared = shared.at(half(now));
     let before = shared.half.saturating_sub(1);
     // Room for all keys of both halves, so none is dropped.
@@ -178,7 +178,7 @@ impl Tally {
     }
 }
 
-/// Returns the encoded `part` with `own` added.
+/// Returns the encoded `part` with this worker's counts added.
 fn merged(part: &[u8], own: &Summary) -> Vec<u8> {
     let found = Summary::decode(part, COUNTERS);
     let mut all = found.unwrap_or_else(|| Summary::new(COUNTERS));
@@ -355,8 +355,8 @@ pub struct Entry<M = ()> {
     pub count: u64,
     /// Maximum error of the count.
     pub error: u64,
-    /// Other data counted for the key. It covers only `count - error` requests, so it may be too
-    /// low.
+    /// Other data counted for the key. It covers only the `count - error` requests since the key
+    /// got its counter, so it may be too low.
     pub mark: M,
 }
 
@@ -365,7 +365,8 @@ pub struct Entry<M = ()> {
 pub struct Summary<M = ()> {
     places: usize,
     floor: u64,
-    /// Entries. Those after the first `used` are unused, and kept to reuse their memory.
+    /// Entries. Only the first `used` entries are in use. The others are kept to reuse their
+    /// memory.
     entries: Vec<Entry<M>>,
     used: usize,
     /// Hash table of indices in `entries`, with linear probing.
@@ -455,7 +456,7 @@ impl<M: Default> Summary<M> {
             .collect()
     }
 
-    /// Keeps only the largest counters, one for each place.
+    /// Keeps the largest counters, as many as there are places.
     fn cut(&mut self) {
         if self.used <= self.places {
             return;
@@ -561,7 +562,7 @@ impl<M: Default> Summary<M> {
         entry.fingerprint = fingerprint;
         entry.key.clear();
         let end = key.floor_char_boundary(MAX_KEY);
-        // Reserves no more than this, so that the maximum key size bounds the size of an entry.
+        // The exact size is reserved, so that the maximum key size bounds the memory of an entry.
         entry.key.reserve_exact(end);
         entry.key.push_str(key.get(..end).unwrap_or_default());
         (entry.count, entry.error) = (count, error);
@@ -585,8 +586,8 @@ impl Summary {
     /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Self) {
         let (own, others) = (self.floor, other.floor);
-        // First assumes that each key has no counter in `other`, where its count is then at most
-        // the floor. Keys with a counter there are corrected below.
+        // This loop treats each key as one without a counter in `other`, where its count is at most
+        // the floor. The next loop corrects keys that have a counter there.
         for entry in self.entries.iter_mut().take(self.used) {
             entry.count = entry.count.saturating_add(others);
             entry.error = entry.error.saturating_add(others);

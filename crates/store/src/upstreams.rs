@@ -1,5 +1,5 @@
-//! Health of the upstreams, shared by all workers. There is one value for each pair of a [`When`]
-//! and a cluster.
+//! Health of the upstreams, which all workers share. Each pair of a [`When`] and a cluster has a
+//! value.
 //!
 //! Shared data cannot be deleted, so the number of places for values is fixed: [`PLACES`], which is
 //! four times the [`PROMISED`] number of values. A value may be in any of 20 places, which are
@@ -23,8 +23,7 @@ use crate::health::{HEALTH_BYTES, Health};
 use crate::shared_data::{CAS_ABSENT, Cas, MAX_RETRIES, SharedData, StoreFailed, Written};
 use crate::table::{StoreKey, Table};
 
-/// Number of values that practically always find a place, one for each pair of a [`When`] and a
-/// cluster.
+/// Number of values for which there is practically always a place.
 pub const PROMISED: usize = 1_024;
 /// Number of places.
 pub const PLACES: usize = 4 * PROMISED;
@@ -66,7 +65,7 @@ struct Found {
     health: Option<Health>,
 }
 
-/// What a value is about: a [`When`] and a cluster.
+/// Subject of a value: a [`When`] and a cluster.
 #[derive(Clone, Copy)]
 struct Subject<'a> {
     tag: u32,
@@ -189,7 +188,7 @@ impl Table {
                     health: None,
                 })));
             };
-            // An unreadable value belongs to another version, and is kept.
+            // An unreadable value was written by another version, which may still use it.
             let Some(there) = decode(&bytes) else {
                 continue;
             };
@@ -232,7 +231,8 @@ fn decode(bytes: &[u8]) -> Option<Upstream> {
 }
 
 /// Condition of a rule that applies only while an upstream's error share is too high. Each upstream
-/// has one state. Two thresholds keep it from flapping around a single one.
+/// has one state. There are two thresholds, because with a single one the state would flap whenever
+/// the error share is close to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct When {
     /// The rule starts to apply when the error share is above this.

@@ -46,7 +46,8 @@ impl Failure {
         Self::new(400, "Bad request", detail)
     }
 
-    /// Creates a 400 response with the problems of a body that should be `what`, as many as fit.
+    /// Creates a 400 response for a body that is not a valid `what`, with as many of its problems
+    /// as fit.
     pub(super) fn wrong_body(what: &str, problems: &[Problem]) -> Self {
         let mut failure = Self::bad(format!("the body is not {what}; see `problems`"));
         let mut room = MAX_PROBLEM_BYTES;
@@ -83,17 +84,15 @@ impl Failure {
         failure
     }
 
-    /// Returns the status of the response.
     pub(super) fn status(&self) -> u16 {
         self.problem.status
     }
 
-    /// Returns the reason.
     pub(super) fn detail(&self) -> &str {
         &self.problem.detail
     }
 
-    /// Adds the current rule.
+    /// Adds the current rule, so that the caller sees what it would have overwritten.
     pub(super) fn with_current(mut self, rule: loudou_api::RuleView<Rule, RuleEdit>) -> Self {
         self.problem.current = Some(rule);
         self
@@ -189,7 +188,7 @@ pub(super) fn ok_json(body: Vec<u8>) -> Reply {
     whole(None, body)
 }
 
-/// Creates a response about rules. Its `ETag` is the process with the generation.
+/// Creates a response about rules. Its `ETag` names the process and the generation.
 pub(super) fn ok_at(record: &Record, body: &impl Serialize) -> Reply {
     whole(Some(record.instance.etag(record.generation)), json(body))
 }
@@ -199,7 +198,6 @@ pub(super) fn ok_bytes_at(record: &Record, body: Vec<u8>) -> Reply {
     whole(Some(record.instance.etag(record.generation)), body)
 }
 
-/// Creates a response with status 200.
 fn whole(etag: Option<String>, body: Vec<u8>) -> Reply {
     let mut headers = vec![("content-type", "application/json".to_owned())];
     headers.extend(etag.map(|etag| ("etag", etag)));

@@ -15,9 +15,7 @@ use crate::host::Host;
 /// The caller of a request.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
-    /// Name of the token.
     pub(super) name: String,
-    /// Access of the token.
     pub(super) access: Access,
 }
 
@@ -61,7 +59,8 @@ fn bearer(header: &[u8]) -> Option<&[u8]> {
         .filter(|t| !t.is_empty())
 }
 
-/// Returns the caller if it is on this machine. Without tokens, nothing else may call.
+/// Returns the caller if it is on this machine. Without configured tokens, only such callers are
+/// allowed.
 fn loopback(host: &dyn Host) -> Result<Caller, Failure> {
     if is_source_loopback(host) {
         return Ok(Caller {
@@ -99,9 +98,9 @@ pub(super) fn address_of(host: &dyn Host, end: &str) -> Option<IpAddr> {
     Some(address.to_canonical())
 }
 
-// The host that a request names. Where no token is needed, a name that anyone can point at this
-// machine is not enough. Otherwise a web page that rebinds its name (DNS rebinding) could read the
-// responses.
+// Checks of the host that a request names. Without tokens, only names that always mean this machine
+// are accepted. Otherwise a web page could point its own name at this machine (DNS rebinding) and
+// read the responses.
 
 /// Refuses a request for another host. With tokens and without configured hosts, every host is
 /// accepted, because no web page has a token, and services and proxies have many names.

@@ -76,7 +76,8 @@ impl AdminPlane {
             (false, true) => Some("its refusals and bans were cleared"),
             (false, false) => None,
         };
-        // Also if there is no ban here, because another Envoy may have a penalty ban.
+        // The end is sent to the fleet even if there is no ban here, because another Envoy may have
+        // a penalty ban.
         let made = Made::unban(&setting.active.rule().name, call.key());
         let fleet = travel::note(host, self.share(), &[made], now);
         if let Some(words) = words {
@@ -127,8 +128,8 @@ fn check_span(span: Option<Nanos>, clock: Clock) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the end of the ban that is imposed on the bucket `before`. The flag is true if an
-/// earlier ban ends later and determines the end.
+/// Returns the end of a new ban of the bucket `before`. The flag is true if an existing ban ends
+/// later than the new one, so its end stays.
 fn until(
     before: Option<&Slot>,
     span: Option<Nanos>,
@@ -171,7 +172,8 @@ impl Setting<'_> {
             );
             return Err(Failure::bad(detail));
         }
-        // A key may end with `*`, but few do.
+        // A key that ends with `*` is more likely a pattern by mistake, so it is accepted only if
+        // its bucket exists.
         if key.ends_with('*') && self.look(host)?.is_none() {
             let shown = shown(key);
             let detail = format!(
@@ -183,7 +185,8 @@ impl Setting<'_> {
         Ok(())
     }
 
-    /// Sets or lifts the ban, if it is as the caller expects. Returns the bucket before the change.
+    /// Sets or lifts the ban if the caller's `If-Match` allows it. Returns the bucket before the
+    /// change.
     fn set(
         &self,
         plane: &mut AdminPlane,
@@ -246,7 +249,7 @@ impl Setting<'_> {
         events::add(host, plane.share(), &event);
     }
 
-    /// Returns the ban in the form that travels to other Envoys.
+    /// Returns the ban in the form that is sent to other Envoys.
     fn made(&self, reason: &str, until: Option<Nanos>) -> Made {
         let ban = BanValue {
             tag: self.active.tag(),

@@ -16,7 +16,7 @@ use loudou_store::page::{FLAG_PINNED, Slot};
 
 use super::answer::Failure;
 
-/// Returns the current state of a bucket without changing it.
+/// Returns the state of a bucket at `moment`. The stored bucket stays as it is.
 pub(super) fn view(rule: &ActiveRule, slot: &Slot, key: &str, moment: Moment) -> BucketView {
     Current::new(rule, slot, key, moment).view()
 }
@@ -109,7 +109,7 @@ impl<'a> Current<'a> {
     }
 }
 
-/// Returns the ban in force. The ban of an override has no known end.
+/// Returns the ban of a key: by an override, which has no known end, or in its slot.
 pub(super) fn ban_view(rule: &ActiveRule, slot: &Slot, key: &str, now: Nanos) -> Option<BanView> {
     if matches!(rule.grant(key), Grant::Banned) {
         let (until_ns, by) = (None, BanBy::Override);
@@ -132,7 +132,7 @@ pub(super) fn imposed(slot: &Slot, now: Nanos) -> Option<BanView> {
     })
 }
 
-/// Returns the conduct that still counts.
+/// Returns the refusals and bans that still count towards a penalty.
 fn conduct(rule: &ActiveRule, slot: &Slot, now: Nanos) -> Conduct {
     let mut conduct = slot.conduct;
     conduct.settle(now);
@@ -167,7 +167,7 @@ pub(super) fn no_bucket(rule: &ActiveRule, key: &str) -> Failure {
     Failure::new(404, "Not found", detail)
 }
 
-// A bucket that many Envoys share, as far as this Envoy knows it.
+// Fleet-wide buckets, as this Envoy knows them.
 
 /// Time of a call, with the fleet state at that time.
 #[derive(Clone, Copy, Debug)]

@@ -29,7 +29,7 @@ use crate::record::Record;
 /// Time limit of a search. With Envoy's part of the call, a response takes at most about a
 /// millisecond of a worker.
 pub(super) const MOST_TIME: Nanos = Nanos::new(300_000);
-/// A literal, because formatting a number would enlarge the module.
+/// The number is written out, because code that formats it would enlarge the module.
 const NAMES_FORM: &str =
     r#"the body must be {"buckets": [["RULE", "KEY"], …]} with at most 64 of them"#;
 /// Number of buckets that a call always reads by name, however long that takes.
@@ -52,7 +52,8 @@ impl AdminPlane {
             moment: call.moment(),
         };
         let until = host.now().saturating_add(MOST_TIME);
-        // Each bucket is serialized as soon as it is found, so that this time counts as well.
+        // Each bucket is serialized as soon as it is found, so that the time limit includes
+        // serializing.
         let mut buckets = Vec::new();
         let mut found = |bucket: &Current<'_>| add(&mut buckets, &bucket.view());
         let next = search.step(&mut place, &mut || host.now() < until, &mut found);
@@ -70,7 +71,7 @@ impl AdminPlane {
         Ok(ok_bytes_at(&record, head.with_buckets(&buckets)))
     }
 
-    /// Returns the existing buckets among those that the call names.
+    /// Returns the buckets that the call names and that exist.
     pub(super) fn read_buckets(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
         let document = call.json()?;
         let names = names(&document).ok_or_else(|| Failure::bad(NAMES_FORM))?;
@@ -120,7 +121,7 @@ impl AdminPlane {
         let (record, active) = self.rule_of(host, call)?;
         let table = self.table(host)?;
         let store = &mut HostStore(host);
-        // No request waits for a rule that is not enforced.
+        // In shadow mode no request waits, so the reset need not keep room for held requests.
         let reset = if active.rule().mode == Mode::Enforce {
             table.reset_behind(store, (&*active, key), call.clock)?
         } else {
@@ -201,7 +202,7 @@ fn names(document: &Value) -> Option<Vec<(&str, &str)>> {
     names.collect()
 }
 
-/// Returns the search that a call describes.
+/// Parses the search from the query of a call.
 fn read(call: &Call, record: &Record) -> Result<Search, Failure> {
     let rule = call.get("rule").map(|name| find(record, name));
     let state = |name: &str| {

@@ -27,13 +27,12 @@ pub(super) const KEY: &str = "KEY";
 
 const FLAG_VALUES: &str = "true, false, or the name alone for true";
 
-/// The function that answers a call.
 pub(super) type Handler = fn(&mut AdminPlane, &dyn Host, &Call) -> Result<Reply, Failure>;
 
-/// One call of the API.
+/// One endpoint of the API.
 #[derive(Debug)]
 pub struct Route {
-    /// Method.
+    /// HTTP method.
     pub method: &'static str,
     /// Path as documented. `RULE` and `KEY` match any text.
     pub path: &'static str,
@@ -158,9 +157,9 @@ pub struct Call {
     pub(super) route: &'static Route,
     target: Target,
     pub(super) if_match: IfMatch,
-    /// Time of the response.
+    /// Clock reading for the response.
     pub(super) clock: Clock,
-    /// Fleet state at that time.
+    /// Fleet state at the time of `clock`.
     pub(super) fleet: Option<FleetView>,
     pub(super) body: Vec<u8>,
 }
@@ -195,7 +194,7 @@ impl Call {
         })
     }
 
-    /// Returns the time of the response, with the fleet state at that time.
+    /// Returns the clock reading with the fleet state.
     pub(super) const fn moment(&self) -> Moment {
         Moment {
             clock: self.clock,
@@ -203,7 +202,7 @@ impl Call {
         }
     }
 
-    /// Creates an event that the caller causes, without its text.
+    /// Creates an event with the caller as its author. The handler adds the text.
     pub(super) fn event(&self, kind: EventKind, generation: u64) -> Event {
         events::event(self.clock, kind, &self.caller.name, generation)
     }
@@ -238,7 +237,7 @@ impl Call {
         self.written(name)?.as_deref()
     }
 
-    /// Returns a query parameter, with or without a value.
+    /// Returns a query parameter. The inner `None` means that it has no value.
     fn written(&self, name: &str) -> Option<&Option<String>> {
         debug_assert!(self.route.query.contains(&name), "{name} is not allowed");
         let mut pairs = self.target.query.iter();
@@ -328,7 +327,8 @@ pub(super) fn body_in_header(
         return Err(Failure::bad(detail));
     }
     let body = found.unwrap_or_default();
-    // Only the first line was read, and the caller would believe that the second is applied too.
+    // The host returns only the first line. If a second line were ignored, the caller would believe
+    // that it was applied.
     let lines = host.request_headers();
     if lines.is_some_and(|lines| lines.of(BODY_HEADER).nth(1).is_some()) {
         let detail = format!("`{BODY_HEADER}` is sent twice: send the whole JSON in one header");

@@ -67,7 +67,8 @@ impl AdminPlane {
                 );
                 return Err(Failure::new(409, "An override of a trial", detail));
             }
-            // An edit of the limits may end, and then the base's limits apply again.
+            // The override must also fit the base's limits, which apply again when an edit of the
+            // limits ends.
             let gives = config::parse_override(key, &document, Some(&rule.base.limits))
                 .map_err(|problems| Failure::wrong_body("a valid edit", &problems))?;
             if let Some(problem) = config::impossible_key(&rule.base, key) {
@@ -116,7 +117,8 @@ impl AdminPlane {
                 outcome = Err(too_many_trials());
                 return false;
             }
-            // Checked again in every try, because another edit may have come in between.
+            // Checked in every try, because another worker may have edited the rule since the last
+            // one.
             let seen = self.precondition(host, call, record);
             outcome = seen.and_then(|before| {
                 let version = record.next_version();
@@ -139,8 +141,7 @@ impl AdminPlane {
             });
             let changed = outcome.as_ref().is_ok_and(|(_, _, changed)| *changed);
             if !changed {
-                // The following code must not see a change that was refused or that changes
-                // nothing.
+                // Undoes an edit that was refused or that changes nothing.
                 *record = stored;
             }
             ended = record.rule(call.rule()).cloned();
@@ -155,8 +156,8 @@ impl AdminPlane {
             current::announce(host, &records, &metrics, change, call.clock.now);
             fleet
         });
-        // An edit that must wait for the sweep takes part in the sweep. A dry run does not, because
-        // no bucket may get the version of a change that is not stored.
+        // An edit that must wait for the sweep does a part of the sweep itself. A dry run does not,
+        // because no bucket may get the version of a change that is not stored.
         if !edited.dry_run {
             self.sweep(host, call, &record);
         }
@@ -180,7 +181,7 @@ impl AdminPlane {
         Ok(ok_at(&record, &answer))
     }
 
-    /// Converts some buckets of frequently edited rules. The next edit repeats failed steps.
+    /// Converts some buckets of frequently edited rules. If that fails, the next edit tries again.
     fn sweep(&mut self, host: &dyn Host, call: &Call, record: &Record) {
         let rules: Vec<Arc<ActiveRule>> = record.to_sweep().map(|rule| rule.activate()).collect();
         if rules.is_empty() {
@@ -197,7 +198,7 @@ impl AdminPlane {
         }
     }
 
-    /// Returns the current rule, if the caller has read this version.
+    /// Returns the current rule if the caller's `If-Match` names its version.
     fn precondition(
         &mut self,
         host: &dyn Host,

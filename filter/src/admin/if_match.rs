@@ -20,7 +20,7 @@ impl IfMatch {
         let Some(first) = host.request_header("if-match") else {
             return Ok(Self::Absent);
         };
-        // The header is only the first of several lines.
+        // The host returns only the first line of a header, but this property joins all lines.
         let all = host.property("request\0headers\0if-match");
         Self::parse(&all.unwrap_or(first)).ok_or_else(|| {
             let detail =
@@ -74,7 +74,6 @@ impl IfMatch {
         }
     }
 
-    /// Returns the tags as text.
     pub(super) fn tags(&self) -> impl Iterator<Item = &str> {
         let tags = match self {
             Self::Tags(tags) => tags.as_slice(),

@@ -12,7 +12,7 @@ use loudou_limiter::Nanos;
 const REST: u64 = 10;
 /// Assumed cost of Envoy's part of a call.
 const CALL: Nanos = Nanos::new(100_000);
-/// Unpaid work from which clients are asked to wait. Short lists end before that.
+/// Unpaid work at which clients are first asked to wait. A short list stays below it.
 const FREE: Nanos = Nanos::from_millis(10);
 /// Unpaid work above which calls are refused.
 const MOST: Nanos = Nanos::from_millis(40);

@@ -1,7 +1,7 @@
 //! Calls that are refused for lack of access: counted, logged, and slowed down when tokens are
 //! guessed.
 //!
-//! A correct token is never refused because of other callers' wrong tokens, however many there are.
+//! A correct token is never refused because of other callers' wrong tokens, even if there are many.
 //! Only the response to a wrong token changes. So no attacker can lock out an operator, and each
 //! worker needs only one number, the sum of wrong tokens, instead of memory for each caller.
 
@@ -14,17 +14,18 @@ use crate::metrics::{AdminMetrics, Registry};
 
 /// Interval between two log lines about refusals of one kind.
 const LOGGED_EVERY: Nanos = Nanos::from_secs(1);
-/// Number of wrong tokens in a burst that are answered with 401.
+/// Number of wrong tokens in quick succession that are answered with 401 before the response
+/// becomes 429.
 const BURST: u64 = 10;
-/// Time after which one more is answered with 401.
+/// Time after which one more wrong token is answered with 401.
 const PACE: Nanos = Nanos::from_secs(1);
 
-/// Refusals on one worker.
+/// Refused calls of one worker.
 #[derive(Debug, Default)]
 pub(super) struct Refused {
     unauthorized: Lines,
     forbidden: Lines,
-    /// Time at which all wrong tokens are forgotten.
+    /// Time at which the sum of wrong tokens is back at 0.
     wrong_until: Nanos,
 }
 
@@ -37,7 +38,7 @@ struct Lines {
 }
 
 impl Refused {
-    /// Notes a refusal of the current request. Returns the response to it.
+    /// Counts and logs a refusal of the current request. Returns the response.
     pub(super) fn note(
         &mut self,
         host: &dyn Host,

@@ -34,7 +34,7 @@ pub static ROUTES: [Route; 17] = [
         AdminPlane::delete_override,
     ),
     get("/v1/buckets", BUCKETS, AdminPlane::buckets),
-    // That many names do not fit into a path.
+    // A POST, because the names of many buckets do not fit into a path.
     post("/v1/buckets", &[], AdminPlane::read_buckets)
         .for_viewers()
         .with_body(),

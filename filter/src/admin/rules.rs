@@ -25,7 +25,7 @@ const PAGE: usize = 24 << 10;
 const VIEW: usize = 512;
 
 /// The rules in force as a rule file. A partial page is not a valid rule file, because
-/// `next_cursor` is not allowed there. So it cannot be mistaken for the whole.
+/// `next_cursor` is not allowed there. So nobody can mistake a page for the complete file.
 #[derive(Serialize)]
 struct Export<'a> {
     version: u8,
@@ -72,7 +72,7 @@ impl AdminPlane {
         }
         let with_temporary = call.flag("with_temporary")?;
         let (page, next_cursor) = page(&record, call, &|rule| rule.bytes())?;
-        // A trial is not a rule of a file.
+        // A trial never comes from a rule file, so it is not exported.
         let rules = page.iter().filter(|rule| !rule.is_trial()).map(|rule| {
             if with_temporary {
                 Cow::Borrowed(rule.effective())

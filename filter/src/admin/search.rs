@@ -1,9 +1,10 @@
 //! A search over all buckets, in steps that are cut by work done.
 //!
 //! A step continues after the last bucket of the previous step: in the order of pages, and within a
-//! page in the order of fingerprints. Neither changes for a bucket. So each bucket that lives
-//! throughout the search is found exactly once, wherever the steps are cut. Most buckets are
-//! excluded by their stored bytes ([`Scan`]).
+//! page in the order of fingerprints. A bucket never changes its page or its fingerprint. So each
+//! bucket that exists throughout the search is found exactly once, wherever the steps are cut. For
+//! most buckets, the stored bytes already show that they do not match ([`Scan`]), so they are not
+//! decoded.
 
 use std::fmt;
 
@@ -26,7 +27,7 @@ const BUCKET: u32 = 32;
 /// Minimum work of each step, so that a slow machine makes progress too. It is a fraction of a
 /// step's time.
 const LEAST: u32 = 256;
-/// Work between two looks at the clock.
+/// Work between two readings of the clock.
 const BETWEEN: u32 = 32;
 
 /// Position at which a search continues: a page, and the last fingerprint seen on it.
@@ -79,8 +80,8 @@ pub(super) struct Place<'a> {
 }
 
 impl Search {
-    /// Makes one step: calls `found` for each bucket, until there are enough or `has_time` returns
-    /// false. Returns the position to continue from, or `None` at the end.
+    /// Makes one step: calls `found` for each matching bucket, until `most` buckets are found or
+    /// `has_time` returns false. Returns the position to continue from, or `None` at the end.
     pub(super) fn step(
         &self,
         place: &mut Place<'_>,
@@ -125,7 +126,7 @@ impl Step<'_> {
     /// Searches one page. Returns the last bucket if the step ends there.
     fn page(&mut self, place: &mut Place<'_>, from: Cursor) -> Option<u64> {
         let has_names = self.may_have_key(place, from.page);
-        // A page of another version is skipped. GET on any of its buckets reports that.
+        // A page of another version is skipped. A GET of one of its buckets reports the version.
         if !has_names || !self.reads_page(place, from.page) {
             return None;
         }
@@ -148,8 +149,8 @@ impl Step<'_> {
         None
     }
 
-    /// Returns true if a key of the page may contain the text. The names alone decide, unless the
-    /// text may also match the placeholder of a lost name.
+    /// Returns true if a key of the page may contain the text. The stored key names decide this,
+    /// unless the text may also match the placeholder that stands for a lost name.
     fn may_have_key(&mut self, place: &mut Place<'_>, page: u32) -> bool {
         let Some(needle) = &self.needle else {
             return true;
@@ -165,8 +166,8 @@ impl Step<'_> {
         exists
     }
 
-    /// Returns the next bucket after `after`, by fingerprint, that its head does not exclude. A
-    /// page has few buckets, so searching for each one needs no sort and less code.
+    /// Returns the bucket with the lowest fingerprint above `after` whose head may match. A page
+    /// has few buckets, so a scan for each bucket takes less code than sorting.
     fn next<'r>(
         &self,
         place: &Place<'r>,
@@ -240,7 +241,7 @@ fn may_be_in(state: Option<BucketState>, head: &SlotHead, rule: &ActiveRule, now
 /// Work done in a step, and the check for remaining time.
 struct Work<'a> {
     done: u32,
-    /// Work at which the clock is read next.
+    /// Amount of work at which the clock is read next.
     look_at: u32,
     has_time: &'a mut dyn FnMut() -> bool,
 }
@@ -274,7 +275,7 @@ pub(super) struct RulesByTag<'a> {
 }
 
 impl<'a> RulesByTag<'a> {
-    /// Creates the table. The first rule of a tag counts.
+    /// Creates the table. If two rules have the same tag, the first one is used.
     pub(super) fn new(rules: impl ExactSizeIterator<Item = &'a ActiveRule>) -> Self {
         let room = rules.len().saturating_mul(2).saturating_add(1);
         let mut own = Self {

@@ -31,7 +31,7 @@ impl AdminPlane {
         let share = self.share().to_owned();
         let formats = formats::warnings(host, &share);
         let record = match self.record(host, call) {
-            // The status gives the reason.
+            // The status reports the unreadable formats, so an empty record suffices here.
             Err(RecordError::Unreadable) if !formats.is_empty() => Rc::default(),
             record => record?,
         };
@@ -103,7 +103,7 @@ impl AdminPlane {
             .map(|record| record.instance.clone());
         let is_other =
             of.is_some() && here.is_some() && of != here.as_ref().map(|here| here.id.clone());
-        // A ban that has ended is reported before the events are read.
+        // Adds the events of bans that have ended, before the events are read.
         self.note_ban(host, None, call.clock.now);
         let wanted = Wanted {
             after,
@@ -120,7 +120,8 @@ impl AdminPlane {
         Ok(table.ok_or(RecordError::Missing)?)
     }
 
-    /// Returns the totals of a rule, and those upstreams in `seen` that its `when` counts.
+    /// Returns the totals of a rule, with the upstreams in `seen` whose responses its `when`
+    /// counts.
     pub(super) fn totals(
         &mut self,
         host: &dyn Host,

@@ -40,7 +40,8 @@ impl AdminPlane {
         let of = |tag| rules.iter().find(|(other, ..)| *other == tag);
         let wanted = |tag: u32| rule.is_none_or(|rule| rule == tag) && of(tag).is_some();
         let most = recent.counts.most(|entry| wanted(entry.rule_tag));
-        // Reading a bucket takes as long as in a search, and a list may be long.
+        // Reading buckets takes time, and a list may be long, so the time limit of a search
+        // applies.
         let until = host.now().saturating_add(MOST_TIME);
         let since = |index: usize, entry: &Entry| {
             if index >= LEAST_READ && host.now() >= until {
@@ -66,7 +67,7 @@ impl AdminPlane {
             now_ns: now.get(),
             generation: record.generation,
             by,
-            // Counts start with the table.
+            // Counting starts when the table is opened, so the window is no longer than that.
             window_ns: now.since(recent.since.max(table.started())).get(),
             top: entries.collect(),
             total: most

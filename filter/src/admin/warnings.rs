@@ -8,10 +8,10 @@ use crate::host::Host;
 use crate::record::Record;
 use loudou_limiter::Nanos;
 
-/// Percentage of used slots from which the store counts as nearly full.
+/// Percentage of busy slots at which the status warns that the store is nearly full.
 const NEARLY_FULL: u64 = 90;
-/// Number of recent rollbacks from which two listeners are the likely cause. A draining listener
-/// can cause two, and an operator may roll back and forth once.
+/// Number of recent rollbacks at which two listeners with different rules are the likely cause. A
+/// draining listener can cause two, and an operator may roll back and forth once.
 const MANY_ROLLBACKS: u32 = 4;
 
 /// Returns the warnings about workers, configurations and the store size.

@@ -1,4 +1,4 @@
-//! A configuration in force: the current rules, the bucket table, and the decision on one request.
+//! A configuration in force: its rules and bucket table, and the decision on one request.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ pub(crate) struct Active {
     sweep: Sweep,
     /// Time at which this worker configured the plugin. It distinguishes configurations.
     configured_at: Nanos,
-    /// True if the shared rules cannot be read, so the worker limits by its own configuration.
+    /// True if the shared rules cannot be read, so this worker applies its own configuration.
     is_alone: bool,
     /// Name of the process. Empty if the record could not be read.
     pub(super) instance: String,
@@ -95,7 +95,8 @@ impl ReportDetail {
 }
 
 impl Active {
-    /// Creates a table without rules. `counts` belongs to the rules that are put in force next.
+    /// Opens the bucket table, without rules yet. `counts` is for the rules that are put in force
+    /// next.
     pub(super) fn new(
         table: Table,
         records: Records,
@@ -146,12 +147,12 @@ impl Active {
         &self.records
     }
 
-    /// Returns the time at which the timer is needed next.
+    /// Returns the time at which the timer must fire next.
     pub(super) fn due(&self) -> Option<Nanos> {
         sooner(self.counts.due(), self.sweep.due())
     }
 
-    /// Does the timer's work: flushes counts and converts old buckets to the current limits.
+    /// Handles a timer tick: flushes counts and converts old buckets to the current limits.
     pub(super) fn tick(&mut self, host: &dyn Host, now: Nanos) {
         self.counts.flush(host, now);
         let clock = self.clock(host, now);
@@ -169,8 +170,8 @@ impl Active {
         self.connections.sees_rollback(host, share, now)
     }
 
-    /// Publishes the current request's connection, which showed that this configuration is in force
-    /// again.
+    /// Stores the connection number of the current request, after the rollback to this
+    /// configuration.
     pub(super) fn is_back_for(&mut self, host: &dyn Host, share: &str, now: Nanos) {
         self.connections.read_at_once();
         self.connections.sees_rollback(host, share, now);
@@ -192,8 +193,8 @@ impl Active {
                 &format!("the rules could not be read again: {error:?}"),
             );
             self.report_behind(host, file, now);
-            // Reading failed, so the rules stay in effect. The new time prevents an immediate retry
-            // by each following request.
+            // The rules stay in effect. The new time keeps the following requests from retrying at
+            // once.
             self.changes_seen = self.store_metrics.changes(host);
             self.next_expiry = now.saturating_add(RETRY_AFTER);
         }
@@ -256,17 +257,18 @@ impl Active {
             self.store_metrics.edited(host, record.edited());
             self.store_metrics.adopted(host);
         }
-        // A worker without the record reports it at its next request, and again from time to time.
+        // A worker without a readable record reports that at its next request, and repeats the
+        // report every few seconds.
         self.next_expiry = record.map_or(now, |record| record.next_expiry());
         self.changes_seen = changes;
         Ok(())
     }
 
-    /// Puts rules in force, by their records. Unchanged rules are kept.
+    /// Puts the rules of these records in force. Unchanged rules are kept.
     fn put(&mut self, host: &dyn Host, file: &RuleFile, sources: Vec<Option<Rc<RuleRecord>>>) {
         type Source = Option<Rc<RuleRecord>>;
         let is_trial = |source: &Source| source.as_ref().is_some_and(|rule| rule.is_trial());
-        // A trial has no rule in the file. Only a rule of the file can be unknown to the record.
+        // A trial has no rule in the file. A rule without a record always comes from the file.
         let mut of_file = file.rules.iter();
         let rules = sources.iter().enumerate().map(|(place, source)| {
             let own = (!is_trial(source)).then(|| of_file.next());
@@ -311,8 +313,8 @@ impl Active {
     }
 
     /// Returns the reserved tokens of a request that has ended, or whose client left while the
-    /// request was held. A removed rule has no bucket for them. A rule in shadow mode would not
-    /// have held the request. Returns the keys whose leases have a debt now.
+    /// request was held. Skips a removed rule, which has no buckets, and a rule that is now in
+    /// shadow mode, which holds no requests. Returns the keys whose leases now have a debt.
     pub(super) fn give_back(
         &self,
         host: &dyn Host,
@@ -342,8 +344,8 @@ impl Active {
         owing
     }
 
-    /// Returns what the request of a reservation cost, and counts it. `None` if an edit of the
-    /// configuration has given the rule another cost, so that the reservation stays taken.
+    /// Returns and counts the final cost of a request. `None` if the rule's cost was changed since
+    /// the reservation, so the reserved tokens stay taken.
     fn settle(
         &self,
         host: &dyn Host,
@@ -359,7 +361,7 @@ impl Active {
         Some(settled.actual)
     }
 
-    /// Reads the head of the current response, as far as the cost of its request depends on it.
+    /// Reads the headers of the current response that its request's cost depends on.
     pub(super) fn read_response(
         &self,
         host: &dyn Host,
@@ -398,7 +400,7 @@ impl Active {
         is_banned
     }
 
-    /// Notifies the buckets that made a request wait that it passes now.
+    /// Tells the buckets that delayed a request that it passes now.
     pub(super) fn let_pass(
         &self,
         host: &dyn Host,
@@ -412,12 +414,12 @@ impl Active {
         }
     }
 
-    /// Returns all tokens of a request that is decided again.
+    /// Returns all tokens of a request to its buckets, because the request is decided again.
     pub(super) fn put_off(&self, host: &dyn Host, reservations: &Reservations, now: Nanos) {
         self.give(host, reservations, now, |_, _| Some(Why::Refused));
     }
 
-    /// Returns those tokens for which `why` gives a reason.
+    /// Returns the tokens of each reservation for which `why` returns a reason.
     fn give(
         &self,
         host: &dyn Host,
@@ -485,7 +487,8 @@ impl Active {
         let now = incoming.now;
         let since = now.since(incoming.waited);
         let mut again = MAX_OUTDATED;
-        // Most requests are plain, and need none of the steps below.
+        // A plain request passes at once and takes only tokens. Most requests are plain and need
+        // none of the steps below.
         let mut is_plain;
         let (outcome, bytes) = loop {
             let clock = self.clock(host, now);
@@ -561,7 +564,7 @@ impl Active {
         (outcome, request.held_bytes())
     }
 
-    /// Returns the tokens that a discarded outcome took.
+    /// Returns the tokens that a discarded outcome took to their buckets.
     fn take_back(&self, host: &dyn Host, outcome: &Outcome, clock: Clock) {
         let mut stats = StoreStats::default();
         for one in &outcome.rules {
@@ -591,7 +594,7 @@ const fn is_outdated(outcome: &RuleOutcome) -> bool {
 /// A request to be decided.
 pub(super) struct IncomingRequest {
     pub(super) now: Nanos,
-    /// Room for holding the request.
+    /// Free room for held requests.
     pub(super) room: Room,
     /// True if a body or trailers follow the headers.
     pub(super) has_body: bool,
@@ -619,7 +622,7 @@ pub(super) struct Decided {
     /// True if a fleet-wide limit was decided without the engine.
     pub(super) is_local: bool,
     pub(super) reservations: Vec<Reservation>,
-    /// Time at which the request came.
+    /// Arrival time of the request.
     pub(super) since: Nanos,
     /// Maximum time for which the request may be held.
     pub(super) patience: Nanos,
@@ -628,7 +631,7 @@ pub(super) struct Decided {
 }
 
 impl Decided {
-    /// Creates the decision for a request that passes at once and needs nothing else.
+    /// Creates the decision for a plain request, which passes at once.
     pub(super) const fn passes(now: Nanos) -> Self {
         Self {
             verdict: Verdict::Pass(now, Vec::new()),
@@ -679,7 +682,7 @@ pub(super) fn is_local(outcome: &Outcome) -> bool {
 pub(super) struct Counts {
     /// The metrics of the rules, in the order of the rules.
     of_rules: Vec<RuleMetrics>,
-    /// Metrics of the settled costs of each rule. `None` for a rule that settles none.
+    /// Metrics of the settled costs of each rule. `None` for a rule without `settle`.
     of_settled: Vec<Option<SettlementMetrics>>,
     /// All defined metrics, with the metrics of ended trials, which a trial of the same rule uses again.
     registry: Registry,
@@ -711,7 +714,7 @@ impl Counts {
         self.of_settled = settled.collect();
     }
 
-    /// Counts what a request of a rule cost.
+    /// Counts the final cost of a request.
     fn settled(&self, host: &dyn Host, rule: usize, reserved: u64, settled: Settled) {
         if let Some(Some(metrics)) = self.of_settled.get(rule) {
             metrics.count(host, reserved, settled);
@@ -756,8 +759,8 @@ impl Counts {
     }
 }
 
-/// Returns the counter for a rule's outcome. Returns `None` if another rule overruled it, because
-/// this rule then neither admitted nor refused the request.
+/// Returns the counter for a rule's outcome. Returns `None` if this rule would have admitted the
+/// request but another rule refused it.
 fn counted(outcome: &RuleOutcome, refused: bool) -> Option<Counted> {
     Some(
         match (&outcome.answer, refused, outcome.active.rule().mode) {

@@ -15,7 +15,7 @@ use crate::waiting::{Held, MAX_RELEASED, Ticket};
 pub struct Again {
     /// Stream context.
     pub stream: u32,
-    /// End of the total time for which it may wait for leases.
+    /// Latest time until which it may wait for leases.
     until: Nanos,
     phase: Phase,
     /// Arrival time, if the request was held until its due time.
@@ -23,7 +23,7 @@ pub struct Again {
 }
 
 impl Again {
-    /// Creates the entry for a request whose maximum wait is over.
+    /// Creates the entry for a request that has waited for the maximum time.
     pub(super) const fn expired(ticket: Ticket) -> Self {
         Self {
             stream: ticket.stream,
@@ -53,7 +53,7 @@ impl Again {
 }
 
 impl DataPlane {
-    /// Adds requests that no longer wait for a lease, in order of arrival.
+    /// Adds requests whose wait for a lease is over, in order of arrival.
     pub(super) fn put_ready(&mut self, requests: Vec<Ready>) {
         for ready in requests {
             let place = self
@@ -63,7 +63,7 @@ impl DataPlane {
         }
     }
 
-    /// Removes at most `most` requests that no longer wait for a lease.
+    /// Removes at most `most` requests whose wait for a lease is over.
     pub(super) fn take_ready(&mut self, host: &dyn Host, most: usize) -> Vec<Again> {
         let mut again = Vec::new();
         while again.len() < most
@@ -80,9 +80,9 @@ impl DataPlane {
         again
     }
 
-    /// Removes at most `most` requests that cannot pass as planned since an edit. They are decided
-    /// again, so they take what the new limits require, or are refused with the current reason and
-    /// numbers.
+    /// Removes at most `most` requests that cannot pass as planned because of an edit. A new
+    /// decision takes the tokens that the new limits require, or refuses with the current reason
+    /// and numbers.
     pub(super) fn take_late(&mut self, host: &dyn Host, most: usize, now: Nanos) -> Vec<Again> {
         let Some(active) = &self.active else {
             return Vec::new();
@@ -140,14 +140,14 @@ impl DataPlane {
         again
     }
 
-    /// Ends the fleet's work, because the plugin is replaced.
+    /// Ends this worker's part in the fleet, because the plugin is replaced.
     pub fn close(&mut self, host: &dyn Host) {
         if let Some(fleet) = &mut self.fleet {
             fleet.close(host);
         }
     }
 
-    /// Does the timer's work for the fleet.
+    /// Handles a timer tick for the rules that many Envoys share.
     pub(super) fn tick_fleet(&mut self, host: &dyn Host, now: Nanos) {
         if let (Some(active), Some(fleet)) = (&self.active, &mut self.fleet) {
             let ready = fleet.tick(host, active, now);

@@ -28,7 +28,7 @@ const MOST_TIME: Nanos = Nanos::from_millis(4);
 enum Look {
     /// Changes that must be applied.
     Due,
-    /// Also changes that wait for another configuration.
+    /// Like `Due`, and the changes that wait for another configuration.
     Waiting,
     /// All changes.
     All,
@@ -40,7 +40,7 @@ struct Settled {
     name: String,
     version: u64,
     here: Here,
-    /// Set only if something changed.
+    /// The event to record. `None` if the change was without effect.
     event: Option<Box<Event>>,
 }
 
@@ -166,7 +166,8 @@ impl RulesInForce for Active {
             };
             self.apply_changes(host, look, now);
         } else if head.seen != announced && head.count > 0 {
-            // An edit that is being made at this moment is not noted yet.
+            // Another worker may not have stored the change behind this announcement yet. So the
+            // next run compares the changes with the record.
             travel::change(host, self.share(), now, &mut |changes| {
                 changes.head.seen = announced;
                 true
@@ -184,7 +185,7 @@ impl Active {
         while self.apply_changes(host, Look::Waiting, now) && host.now().since(now) < MOST_TIME {}
     }
 
-    /// Applies changes. Returns true if some are left for the next run.
+    /// Applies changes. Returns true if the next run must continue.
     fn apply_changes(&self, host: &dyn Host, look: Look, now: Nanos) -> bool {
         let mut settled = self.apply_edits(host, look, now);
         let (bans, is_more) = self.apply_bans(host, look, now);
@@ -210,8 +211,8 @@ impl Active {
         let announced = self.store_metrics.changes(host);
         let share = self.share();
         let edited = self.records().edit(host, &mut |record| {
-            // Read after the record, so it includes all changes that other workers applied in the
-            // meantime.
+            // The changes are read after the record, so they include every change that the record
+            // shows as applied.
             let changes = travel::find(host, share);
             let with_bases = changes.with_bases();
             let all = (&changes, with_bases.as_slice());
@@ -240,7 +241,7 @@ impl Active {
                 }
             }
             Err(error) => {
-                // A change for which there is no space waits. After any other failure, the next run
+                // If the record is full, the changes wait. After any other failure, the next run
                 // tries again.
                 let is_full = error == RecordError::TooLarge;
                 settled.retain_mut(|one| {
@@ -355,7 +356,7 @@ fn is_to_check(change: &Change, look: Look) -> bool {
 }
 
 /// Sets the edit or override of a rule. Returns `None` if it was made for another version of the
-/// rule. A change that a rollback kept is in force even so.
+/// rule. A change for another version stays in force if a rollback has kept it.
 fn set(
     rule: &mut RuleRecord,
     about: &ChangeName,
@@ -427,19 +428,19 @@ fn event_of(
     }
 }
 
-/// Returns the instance that made a change, as the response names it.
+/// Returns the instance that made a change, for the event's author.
 fn shown_maker(change: &Change) -> &str {
     let is_instance = change.by.bytes().all(|byte| byte.is_ascii_hexdigit());
     if is_instance { &change.by } else { "?" }
 }
 
-// Bans that were made at another Envoy.
+// Bans from other Envoys.
 
 /// Maximum number of bans to set in one run.
 const MAX_BANS: usize = 64;
 
 impl Active {
-    /// Returns the results for bans. The flag is true if some are left for the next run.
+    /// Returns the results for bans. The flag is true if the next run must continue.
     fn apply_bans(&self, host: &dyn Host, look: Look, now: Nanos) -> (Vec<Settled>, bool) {
         let changes = travel::find(host, self.share());
         let (mut settled, mut set, mut record) = (Vec::new(), 0_usize, None);
@@ -532,7 +533,7 @@ impl Active {
         })
     }
 
-    /// Notes a ban's end, so that an event is added when it comes.
+    /// Records when a ban ends, so that an event is added at that time.
     fn note_end(
         &self,
         host: &dyn Host,

@@ -23,7 +23,7 @@ use crate::record::{Adopted, Bases, Record, RecordError, Records};
 /// Maximum number of removed rules that get an event each.
 const MAX_REMOVED: usize = 64;
 
-/// A configuration that may not be in force yet.
+/// A plugin's configuration, before and after it is put in force.
 #[derive(Debug)]
 pub(super) struct Configuration {
     pub(super) file: RuleFile,
@@ -55,9 +55,9 @@ impl Configuration {
         Some(Fleet::new(settings, share, metrics, Rc::clone(is_alone)))
     }
 
-    /// Returns true if the configuration may be put in force before Envoy has accepted it, because
-    /// that changes no rules in force. Either there are none yet, or they are its own rules. The
-    /// second case only matters while the fleet's changes are not known yet.
+    /// Returns true if the configuration may be put in force before Envoy has accepted it. Either
+    /// no rules are in force yet, or the rules in force are the same. The second case only matters
+    /// while the fleet's changes are not known yet.
     pub(super) fn may_start(&self, host: &dyn Host, now: Nanos) -> bool {
         match self.records.read(host) {
             Err(RecordError::Missing) => true,
@@ -149,14 +149,13 @@ impl Configuration {
             return false;
         };
         let begun = Nanos::new(u64::from_le_bytes(time));
-        // The clocks are read in this order on purpose. A request that came right after the start
-        // never seems older than the VM. A request for which the VM was loaded is older by the
-        // loading time.
+        // The wall clock is read first, so a request that arrives right after the start never seems
+        // older than the VM. A request for which the VM was loaded is older by the loading time.
         let age = host.unix().since(begun);
         age > host.now().since(self.configured_at)
     }
 
-    /// Adopts this configuration again, because Envoy accepts new connections for it.
+    /// Adopts this configuration again after a rollback.
     pub(super) fn roll_back(&self, host: &dyn Host, active: &mut Active, now: Nanos) {
         let roll_back = |record: &mut Record| record.roll_back(self.records.bases(), now);
         let Ok((record, Some(adopted))) = self.records.change(host, roll_back) else {

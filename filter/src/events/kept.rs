@@ -27,7 +27,7 @@ pub(super) const fn segments(of: EventSource) -> usize {
     }
 }
 
-/// The tail.
+/// The tail: the number of the newest event, and the newest events of both rings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tail {
     /// Number of the newest event.
@@ -186,7 +186,7 @@ fn seal(host: &dyn Host, share: &str, of: EventSource, ring: &mut Ring) -> Resul
         let mut bytes = Vec::with_capacity(ring.open.len().saturating_add(8));
         put_number(&mut bytes, ring.full);
         bytes.extend_from_slice(&ring.open);
-        // After a conflict the tail has changed, too.
+        // Ignore a conflict here, because another worker has then changed the tail, too.
         let _other = host.shared_set(&key, &bytes, cas.unwrap_or(CAS_ABSENT))?;
     }
     let last = Entries(&ring.open).last();

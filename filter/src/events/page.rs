@@ -21,16 +21,17 @@ pub(super) struct Page {
     pub(super) last_seq: u64,
     /// True if there are newer events.
     pub(super) more: bool,
-    /// Number of later events that are no longer stored. It is an upper bound if only one ring has
-    /// lost some.
+    /// Number of requested events that are no longer stored. It is an upper bound if only one ring
+    /// has dropped events.
     pub(super) lost: u64,
-    /// True if no event had the requested number, so it must belong to another process.
+    /// True if this process has no event with the requested number, so the number must belong to
+    /// another process.
     pub(super) restarted: bool,
 }
 
-/// Returns the events with numbers above `after` from the log `of`, or from both logs if `of` is `None`. With
-/// `is_other` the client's `after` is the number of an event of an earlier process. This process numbers its events from
-/// the start, so all events are returned.
+/// Returns the events with numbers above `after` from the log `of`, or from both logs if `of` is
+/// `None`. If `is_other` is true, `after` is the number of an earlier process's event, so all
+/// events are returned.
 pub(super) fn read(
     host: &dyn Host,
     share: &str,
@@ -119,7 +120,7 @@ impl<'a> Reader<'a> {
             next: first,
             lost: 0,
         };
-        // The first segment may begin with events that count as dropped already.
+        // The first segment may begin with events that already count as dropped.
         reader.load()?;
         if reader.next == first.saturating_add(1) {
             for _ in 0..dropped % segment {
@@ -147,7 +148,7 @@ impl<'a> Reader<'a> {
     /// Skips an event of the current segment.
     fn step(&mut self) {
         let event = self.next().map_or(0, |(_, event)| event.len());
-        // 16 bytes for number and length.
+        // The number and the length of an event take 16 bytes.
         self.at = self.at.saturating_add(event).saturating_add(16);
     }
 

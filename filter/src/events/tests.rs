@@ -270,7 +270,8 @@ fn a_slow_worker_overwrites_nothing() {
     assert!(kept.windows(2).all(|two| two[1] == two[0] + 1));
 }
 
-/// Whatever a key or a reason contains, the log has one line, which names them once.
+/// For any characters in a key and a reason, the log has one line, which contains each of them
+/// once.
 #[test]
 fn a_line_of_the_log_is_one_line() {
     let host = FakeHost::default();

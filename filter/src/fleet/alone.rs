@@ -1,4 +1,5 @@
-//! A worker without answers from the engine: when it decides alone, and for which number of Envoys.
+//! Decides when a worker without answers from the engine decides alone, and by how many Envoys it
+//! then divides each limit.
 
 use loudou_api::EventKind;
 use loudou_limiter::Nanos;
@@ -7,21 +8,22 @@ use loudou_rules::rule::OnOutage;
 use super::{Fleet, Heartbeat, Ready, RulesInForce, heartbeat, wire};
 use crate::host::Host;
 
-/// Number of consecutive responses without the engine after which the engine counts as down.
+/// Number of consecutive relay responses without the engine's answer after which the engine counts
+/// as down.
 const EMPTY: u32 = 3;
 /// Minimum time without an answer after which a worker relies on answers to other workers. A worker
 /// that makes calls because its keys are on a lost node keeps its own state.
 const IDLE: Nanos = Nanos::from_secs(1);
 
 impl Fleet {
-    /// Ends the count of this worker, because its plugin is gone.
+    /// Stops counting this worker as one without answers, because its plugin is replaced.
     pub(crate) fn close(&mut self, host: &dyn Host) {
         self.breaker.succeeded();
         self.count(host, false);
     }
 
-    /// Counts this worker as having no answers from the engine, or ends that. Returns true if that
-    /// changed.
+    /// Counts this worker in the gauge `fleet.down`, or stops counting it. Returns true if that is
+    /// a change.
     fn count(&self, host: &dyn Host, is_alone: bool) -> bool {
         let is_new = self.is_alone.replace(is_alone) != is_alone;
         if is_new {
@@ -45,8 +47,8 @@ impl Fleet {
         }
     }
 
-    /// Notes a call that the engine answered. `was_down` is true if an event reports an outage,
-    /// even if the worker that reported it has died or was replaced.
+    /// Handles a call that the engine answered. `was_down` is true if the last event reported an
+    /// outage, even if the worker that added the event has died or was replaced.
     pub(super) fn note_success(
         &mut self,
         host: &dyn Host,
@@ -65,8 +67,8 @@ impl Fleet {
         }
     }
 
-    /// Relies on answers to other workers, if this worker has made no call for a while. Without
-    /// requests it may never have a turn to call.
+    /// Relies on the engine's answers to other workers if this worker has made no call for a while.
+    /// A worker without requests may never have a turn to call.
     pub(super) fn note_answers_to_others(
         &mut self,
         host: &dyn Host,
@@ -79,7 +81,8 @@ impl Fleet {
         }
     }
 
-    /// Notes a failed call. If that opens the circuit breaker, no request waits any longer.
+    /// Handles a failed call. If it opens the circuit breaker, all waiting requests are decided
+    /// without the engine.
     pub(super) fn note_failure(
         &mut self,
         host: &dyn Host,
@@ -97,7 +100,7 @@ impl Fleet {
         held.chain(self.early.end()).collect()
     }
 
-    /// Notes a relay response in which the engine answered nothing. Other keys may be on healthy
+    /// Handles a relay response in which the engine answered nothing. Other keys may be on healthy
     /// nodes, so calls continue and each key has its own back-off. Only the event and the gauge
     /// report the engine as down.
     pub(super) fn note_empty(&mut self, host: &dyn Host, active: &impl RulesInForce, now: Nanos) {

@@ -8,8 +8,9 @@ use loudou_store::BucketId;
 
 use crate::waiting::Ticket;
 
-/// Maximum number of keys that can wait for a call. This also bounds the keys of held requests. A
-/// refill beyond it is left to a later request.
+/// Number of queued keys from which refills are dropped. A later request of the key asks for the
+/// refill again. A key with held requests is always queued. The maximum number of held requests
+/// bounds these keys.
 const MAX_DUES: usize = 4_096;
 
 /// A key that needs tokens.
@@ -19,7 +20,7 @@ pub(super) struct Due {
     pub(super) key: String,
     /// Costs of the requests that are held for the key.
     pub(super) held: Held,
-    /// These requests in order of arrival. Some may have left in the meantime.
+    /// These requests in order of arrival. Clients of some may have left.
     pub(super) requests: Vec<Ticket>,
 }
 
@@ -35,7 +36,7 @@ pub(super) struct Dues {
     numbers: Vec<(BucketId, u64)>,
     /// Number of keys with held requests.
     urgent: usize,
-    /// Time since which the first of the other keys waits.
+    /// Time since which the first key without held requests waits.
     since: Nanos,
 }
 
@@ -53,7 +54,7 @@ impl Dues {
         self.since.saturating_add(patience)
     }
 
-    /// Notes that a key needs tokens for a held request with this cost.
+    /// Records that a key needs tokens for a held request with this cost.
     pub(super) fn hold(&mut self, id: BucketId, key: &str, cost: u64, request: Ticket) {
         let Some(due) = self.of(id, key) else { return };
         let held = &mut due.held;
@@ -67,7 +68,7 @@ impl Dues {
         self.urgent = self.urgent.saturating_add(is_first.into());
     }
 
-    /// Notes that a key needs a refill.
+    /// Records that a key needs a refill.
     pub(super) fn refill(&mut self, id: BucketId, key: &str, now: Nanos) {
         if self.all.is_empty() {
             self.since = now;
@@ -159,8 +160,8 @@ mod tests {
         assert!(dues.is_empty());
     }
 
-    /// Made-up keys of one rule do not delay the calls for another rule's keys, whatever their
-    /// addresses.
+    /// Made-up keys of one rule do not delay the calls for another rule's keys, even if they are at
+    /// lower addresses.
     #[test]
     fn who_came_first_is_asked_for_first() {
         for rule in [0, 9] {

@@ -1,6 +1,6 @@
 //! Requests that arrive before this Envoy knows its fleet's changes. They wait for the first
-//! response about changes. Otherwise a key that was banned at another Envoy would pass until then,
-//! at every start.
+//! response about changes. Otherwise, after each start, a key that is banned at another Envoy would
+//! pass until that response.
 
 use loudou_limiter::Nanos;
 
@@ -31,14 +31,14 @@ impl Early {
         requests.into_iter().map(Ready::early).collect()
     }
 
-    /// Notes a call that fetches the changes.
+    /// Records that a call to fetch the changes was sent.
     pub(super) fn called(&mut self, timeout: Nanos, now: Nanos) {
-        // As for keys: if there are two relays and one hangs, the other may answer.
+        // If one of two relays hangs, the next call may reach the other one.
         let young = Nanos::new(timeout.get().div_euclid(YOUNG));
         self.next_call = now.saturating_add(young);
     }
 
-    /// Returns the time at which the timer is needed.
+    /// Returns the time at which the timer must fire.
     pub(super) fn due(&self) -> Option<Nanos> {
         if self.requests.is_empty() {
             return None;
@@ -81,7 +81,7 @@ impl Fleet {
         Some(self.early.until)
     }
 
-    /// Notes a request that waits for the changes.
+    /// Queues a request until the changes have arrived.
     pub(crate) fn hold_early(
         &mut self,
         host: &dyn Host,
@@ -98,7 +98,7 @@ impl Fleet {
         self.ask_early(host, active, now)
     }
 
-    /// Does the timer's work for requests that wait for the changes.
+    /// Handles a timer tick for requests that wait for the changes.
     pub(super) fn tick_early(
         &mut self,
         host: &dyn Host,
@@ -119,7 +119,7 @@ impl Fleet {
         self.ask_early(host, active, now)
     }
 
-    /// Notes that all changes were received. `is_current` is true if they are also in force.
+    /// Handles the receipt of the last change. `is_current` is true if they are also in force.
     /// Returns the requests that must be decided.
     pub(super) fn heard_all(
         &mut self,

@@ -10,17 +10,18 @@ use loudou_store::swap::{Swapped, swap};
 use crate::bytes::{put_number, take_number};
 use crate::host::{Host, HostStore};
 
-/// Minimum interval between two heartbeats of this Envoy. A change needs one heartbeat to leave and
-/// one to arrive elsewhere. With [`LOOK`] this takes less than a second.
+/// Minimum interval between two heartbeats of this Envoy. A change leaves with one heartbeat and
+/// arrives at another Envoy with one of its heartbeats. With [`LOOK`], this takes less than a
+/// second.
 pub(crate) const EVERY: Nanos = Nanos::from_millis(350);
 /// Interval at which each worker checks if a heartbeat is due.
 pub(super) const LOOK: Nanos = Nanos::from_millis(200);
 
-/// Time without any answer after which all workers consider the engine down. This includes workers
-/// that do not call because the engine denied all their keys.
+/// Time without any answer after which all workers treat the engine as down, including workers that
+/// make no calls because the engine denied all their keys.
 const SILENCE: Nanos = Nanos::from_secs(3);
 
-/// Time without a call after which no worker has a fleet any more.
+/// Time without a call after which the configuration counts as one without a fleet.
 const GONE: Nanos = Nanos::from_secs(60);
 
 /// Time for which received changes count as known. A change takes effect within this time at all
@@ -36,7 +37,7 @@ pub(crate) struct Heartbeat {
     pub(crate) answered_at: Nanos,
     /// Number of Envoys that the engine reported.
     pub(crate) envoys: u64,
-    /// 1 while an event reports an outage.
+    /// 1 if the last event reported an outage, else 0.
     is_down: u64,
     /// Behaviour during an outage.
     on_outage: OnOutage,
@@ -98,7 +99,7 @@ impl Heartbeat {
         !answered_at.is_zero() && self.called_at.since(answered_at) >= SILENCE
     }
 
-    /// Returns true if an event reports an outage.
+    /// Returns true if the last event reported an outage.
     pub(super) const fn is_down(self) -> bool {
         self.is_down > 0
     }
@@ -170,8 +171,8 @@ pub(super) fn look(
     (heartbeat, swapped == Ok(Swapped::Done))
 }
 
-/// Returns true to exactly one worker if an event is due, because the engine has become unavailable
-/// or available.
+/// Returns true to exactly one worker, which must then add an event, when the engine becomes
+/// unavailable or available.
 pub(super) fn turns(host: &dyn Host, share: &str, is_down: bool) -> bool {
     let swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
         let heartbeat = Heartbeat::read(found.unwrap_or_default());
@@ -184,7 +185,7 @@ pub(super) fn turns(host: &dyn Host, share: &str, is_down: bool) -> bool {
     swapped == Ok(Swapped::Done)
 }
 
-/// Notes that a relay reported its engine as down.
+/// Records that a relay answered, although it reported its engine as down.
 pub(super) fn reached(host: &dyn Host, share: &str, now: Nanos) {
     // If this fails, the next response repeats it.
     let _swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
@@ -196,7 +197,7 @@ pub(super) fn reached(host: &dyn Host, share: &str, now: Nanos) {
     });
 }
 
-/// Notes that all the engine's changes are known and in force here.
+/// Records that this Envoy follows all changes that the engine has.
 pub(super) fn is_current_at(host: &dyn Host, share: &str, now: Nanos) {
     // If this fails, the next response repeats it.
     let _swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
@@ -208,8 +209,8 @@ pub(super) fn is_current_at(host: &dyn Host, share: &str, now: Nanos) {
     });
 }
 
-/// Notes an answer of the engine. The answer to a call for keys lacks the number of Envoys. Returns
-/// true if an event reports an outage.
+/// Records an answer of the engine. `envoys` is `None` in the answer to a call for keys. Returns
+/// true if the last event reported an outage.
 pub(super) fn answered(host: &dyn Host, share: &str, envoys: Option<u64>, now: Nanos) -> bool {
     let mut was_down = false;
     // If this fails, the next response repeats it.
@@ -273,7 +274,7 @@ mod tests {
         assert_eq!((heartbeat.envoys, heartbeat.answered_at), (3, at(1_006)));
         assert_eq!(Heartbeat::find(&host, "s"), Some(heartbeat));
         assert!(calls(2_005));
-        // Calls had no response for three seconds, unless another worker has heard later.
+        // Calls have had no response for three seconds, unless another worker received one later.
         let heartbeat = || looks(0).0;
         assert!(calls(3_005) && !heartbeat().is_silent(Nanos::ZERO));
         assert!(calls(4_010) && heartbeat().is_silent(Nanos::ZERO));

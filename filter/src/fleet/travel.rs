@@ -1,13 +1,15 @@
-//! Edits, overrides and bans that travel: a change that an operator makes at one Envoy takes effect
-//! at its whole fleet.
+//! Sends edits, overrides and bans through the fleet: a change that an operator makes at one Envoy
+//! takes effect at every Envoy.
 //!
-//! One value in shared data holds the changes ([`Changes`]): local changes that the engine does not
-//! have yet, and lasting changes that it has. The worker that makes the heartbeat sends the former
-//! and receives the latter ([`heard`](Changes::heard)). A change from another Envoy is applied with
-//! the same operations as a local change if the rule is the same here. Otherwise the change waits.
+//! One value in shared data holds the changes ([`Changes`]): the local changes that the engine does
+//! not have yet, and the current changes of the engine. The worker that sends the heartbeat reports
+//! the local changes and receives the engine's ([`heard`](Changes::heard)). A change from another
+//! Envoy is applied with the same operations as a local change if the rule is the same here.
+//! Otherwise the change waits.
 //!
-//! The engine decides which of two changes with one name takes effect. See [`loudou_api::Change`].
-//! If needed, versions of a rule get separate names ([`base_of`]).
+//! If two changes have the same name, the engine decides which of them takes effect (see
+//! [`loudou_api::Change`]). Changes of different versions of a rule can have separate names
+//! ([`base_of`]).
 
 use loudou_api::{ChangeName, MAX_ALL_CHANGES_BYTES, MAX_CHANGES, SHOWN_CHANGE_NAME, Spread};
 use loudou_limiter::Nanos;
@@ -35,7 +37,7 @@ mod changes;
 /// The part of a response that is about changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ChangesAnswer {
-    /// Engine epoch. Empty if the response is not about changes.
+    /// Identifies the engine's state. Empty if the response is not about changes.
     pub(crate) epoch: String,
     pub(crate) generation: u64,
     pub(crate) told: Vec<ReceivedChange>,
@@ -51,7 +53,7 @@ pub(crate) struct ReceivedChange {
     pub(crate) name: String,
     /// JSON of the change. Empty if it is an end.
     pub(crate) value: Vec<u8>,
-    /// Time since it was made.
+    /// Age of the change.
     pub(crate) age: Nanos,
     /// Time until it expires. `None` for never.
     pub(crate) ends_in: Option<Nanos>,
@@ -84,7 +86,7 @@ impl Changes {
         }
         let is_other = self.head.epoch != heard.epoch;
         if is_other {
-            // The engine is new or has lost its state, so all changes are reported again.
+            // The engine was replaced or has lost its state, so all changes are reported again.
             for change in &mut self.all {
                 change.generation = 0;
                 if change.sent == Sent::Known {
@@ -125,15 +127,16 @@ impl Changes {
         let made_at = Nanos::new(now.get().saturating_sub(told.age.get()));
         let mut here = Here::ToApply;
         match self.find(&told.name) {
-            // A later response has overtaken this one.
+            // A later response has been handled before this one.
             Some(before) if told.generation <= before.generation => return,
             Some(before) if before.value == told.value => {
                 (before.sent, before.generation) = (Sent::Known, told.generation);
                 return;
             }
-            // This change will be reported to the engine, which decides.
+            // The local change is newer and not reported yet. The engine decides between the two.
             Some(before) if before.sent != Sent::Known && before.made_at >= made_at => return,
-            // Penalty bans that came after the end stay in effect.
+            // There was no change to end, so nothing is done. A penalty ban that came later stays
+            // in effect.
             None if told.value.is_empty() && first_time => here = Here::InForce,
             _ => {}
         }
@@ -154,7 +157,7 @@ impl Changes {
     }
 }
 
-// The JSON of a change that travels.
+// The JSON of changes.
 
 /// JSON value of a ban.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -209,9 +212,9 @@ pub(crate) fn base_of(value: &Value) -> Option<&str> {
 // own edits and overrides.
 //
 // Envoys of all builds use the plain name of an edit for one version. A change of another version
-// gets a name that includes its base, but only while the plain name is taken. If an Envoy's change
-// loses the plain name to another version, the Envoy reports the change again under the longer
-// name. So no change is lost, whichever came first, and older builds need not know about this.
+// gets a name that includes its base, but only while the plain name is taken. If another version
+// takes the plain name from an Envoy's change, the Envoy reports the change again under the longer
+// name. So no change is lost, and older builds need no knowledge of the longer names.
 
 /// Maximum number of rule versions with a change of one kind. Past configurations count, because
 /// they may come back. If there are more, the oldest change ends.
@@ -244,8 +247,8 @@ impl Changes {
         all
     }
 
-    /// Keeps a change that is in force here under a name with its base, if the plain name now goes
-    /// to another version of the rule.
+    /// If another version of the rule takes the plain name, keeps the change that is in force here
+    /// under a name with its base.
     fn keep_of_base(&mut self, name: &str, value: &[u8], now: Nanos) {
         let Some(before) = self.of(name).filter(|change| change.here != Here::Waiting) else {
             return;
@@ -298,13 +301,13 @@ impl Changes {
     /// Returns the changes whose names include a base.
     pub(crate) fn with_bases(&self) -> Vec<&Change> {
         let all = self.all.iter();
-        // In all other positions of a name, this character is escaped.
+        // `@` only separates the base. Everywhere else in a name it is escaped.
         all.filter(|change| change.name.contains('@')).collect()
     }
 
-    /// Returns the state of a change that does not apply to the rule version here, because it is
-    /// for another version or another change takes precedence. Returns `None` if the change must be
-    /// compared with the rule.
+    /// Returns the local state of a change that must not be applied here, because it is for another
+    /// version of the rule, or because another change takes precedence. Returns `None` if the
+    /// change may have to be applied.
     pub(crate) fn passed_over(
         &self,
         with_bases: &[&Change],
@@ -345,7 +348,7 @@ impl Change {
         self.value.is_empty()
     }
 
-    /// Returns the base of the rule for which it was made, as its value states.
+    /// Returns the identity of the rule for which the change was made, from its value.
     fn base(&self) -> Option<String> {
         base_in(&self.value)
     }
@@ -365,7 +368,7 @@ pub(crate) struct Made {
     pub(crate) name: ChangeName,
     /// Version of the rule to which an edit or override belongs. `None` for a ban.
     base: Option<String>,
-    /// JSON that travels. Empty for an end.
+    /// JSON of the change. Empty for an end.
     pub(crate) value: Vec<u8>,
     /// Expiry time. [`Nanos::MAX`] for never.
     pub(crate) until: Nanos,
@@ -447,7 +450,7 @@ fn ban_of(rule: &str, key: &str) -> ChangeName {
     }
 }
 
-/// Notes changes that were just made here, for the next heartbeat. Returns `None` if no worker has
+/// Stores changes that were just made here, for the next heartbeat. Returns `None` if no worker has
 /// a fleet, or if there are no changes.
 pub(crate) fn note(host: &dyn Host, share: &str, made: &[Made], now: Nanos) -> Option<Spread> {
     if made.is_empty() {
@@ -486,7 +489,7 @@ pub(crate) fn head(host: &dyn Host, share: &str) -> Head {
     found.unwrap_or_default()
 }
 
-/// Changes the shared value, unless `change` returns false. Returns true if it was written.
+/// Changes the shared value, unless `change` returns false. Returns true if the value was written.
 pub(crate) fn change(
     host: &dyn Host,
     share: &str,

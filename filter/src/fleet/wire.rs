@@ -17,7 +17,7 @@ const MAX_ANSWER: usize = 512 << 10;
 
 fn object(fields: &mut [(&str, Value)]) -> Value {
     let mut object = Map::new();
-    // Collecting the fields would sort them, which would add 5 KiB to the module.
+    // `collect` would pull in a sort, which adds 5 KiB to the module.
     for (name, value) in fields {
         object.insert((*name).to_owned(), value.take());
     }
@@ -134,7 +134,7 @@ fn answer(answer: &[u8], keys: usize) -> Option<Answer> {
 }
 
 fn heard(answer: &Value) -> Option<ChangesAnswer> {
-    // Loops are used because each `collect` into an option adds half a KiB to the module.
+    // These are loops because each `collect` into an option adds half a KiB to the module.
     let each = |name| match answer.get(name).and_then(Value::as_array) {
         Some(list) => list.as_slice(),
         None => &[],
@@ -189,7 +189,7 @@ const fn micros(micros: u64) -> Nanos {
     Nanos::new(micros.saturating_mul(1_000))
 }
 
-/// Returns random bits, which spread actions that many Envoys would otherwise take at once.
+/// Returns random bits, so that many Envoys do not all act at the same moment.
 pub(super) fn jitter(host: &dyn Host) -> u64 {
     let random = host.random();
     random.first_chunk().copied().map_or(0, u64::from_le_bytes)

@@ -1,7 +1,7 @@
 //! Envoy's host functions of the proxy-wasm ABI 0.2.1, without panics.
 //!
-//! The proxy-wasm SDK panics on an unexpected status. Here statuses are plain numbers, so an
-//! unknown number is a failure and not a trap. Buffers that the host returns were allocated by
+//! The proxy-wasm SDK panics on an unexpected status. Here statuses are plain numbers, and an
+//! unknown number counts as a failure. Buffers that the host returns were allocated by
 //! `proxy_on_memory_allocate` with exactly their length, and this module owns them.
 
 #![expect(unsafe_code, reason = "the ABI is C functions over pointers")]

@@ -14,11 +14,11 @@ use crate::waiting::PanicCleanup;
 thread_local! {
     /// A VM has one thread, so this is its only state.
     static VM: RefCell<Vm> = RefCell::default();
-    /// Separate from the state, because a panicking callback still borrows the state.
+    /// Separate from `VM`, because a callback that panics still borrows `VM`.
     static PANIC_CLEANUPS: RefCell<Vec<PanicCleanup>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Registers a will, which runs if the VM dies.
+/// Registers actions to take if the VM dies, in place of actions that are no longer needed.
 pub(super) fn deposit(cleanup: PanicCleanup) {
     PANIC_CLEANUPS.with(|wills| {
         if let Ok(mut wills) = wills.try_borrow_mut() {
@@ -30,7 +30,7 @@ pub(super) fn deposit(cleanup: PanicCleanup) {
     });
 }
 
-/// Panic hook: logs the panic and runs the wills.
+/// Panic hook: logs the panic and runs the registered [`PanicCleanup`]s.
 fn die(panic: &str) {
     super::abi::log_panic(panic);
     PANIC_CLEANUPS.with(|wills| {
@@ -40,8 +40,8 @@ fn die(panic: &str) {
     });
 }
 
-/// Runs `call` with the state. The state is never borrowed already, because a host function that
-/// runs inside a callback only calls back to allocate memory.
+/// Runs `call` with the state. The borrow never fails, because the only export that a host function
+/// calls is `proxy_on_memory_allocate`, which does not use the state.
 fn with<T>(otherwise: T, call: impl FnOnce(&mut Vm) -> T) -> T {
     VM.with(|vm| match vm.try_borrow_mut() {
         Ok(mut vm) => call(&mut vm),

@@ -22,7 +22,7 @@ pub(crate) struct FakeHost {
     /// Seed of its random bytes. Two hosts need different seeds to have different bytes.
     pub(crate) chance: Cell<u8>,
     pub(crate) now: Cell<u64>,
-    /// Time that passes with each look at the clock, in nanoseconds.
+    /// Time by which each reading of the clock advances it, in nanoseconds.
     pub(crate) runs_by: Cell<u64>,
     /// Number of reads of single headers.
     pub(crate) header_reads: Cell<u32>,

@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Number, Value};
 
-/// Nesting limit: deeper than any rule file, and shallow enough for the stack.
+/// Maximum nesting. A rule file is less deep, and the stack suffices for this depth.
 const MAX_DEPTH: u32 = 32;
 
 /// Parses an object. Returns `None` if the bytes are not a valid `Struct`.

@@ -12,10 +12,10 @@ use super::part::Part;
 use super::rule::Parts;
 use super::{Ended, Record, RuleRecord};
 
-/// Time in which all workers switch to a new configuration.
+/// Time that all workers need to switch to a new configuration.
 const SETTLES_IN: Nanos = Nanos::from_secs(1);
-/// Maximum number of rollbacks that count at a time. Further rollbacks are noticed only as earlier
-/// ones are forgotten.
+/// Maximum number of recent rollbacks. Another rollback is possible only once an earlier one is
+/// forgotten.
 const MAX_ROLLBACKS: u32 = 16;
 /// Time after which a rollback is forgotten.
 const FORGETS_IN: Nanos = Nanos::from_secs(10);
@@ -37,9 +37,9 @@ pub(crate) struct Adopted {
     pub(crate) changed: Vec<String>,
     /// Retired edits.
     pub(crate) retired: Vec<Ended>,
-    /// Dropped rules, which only a later build can read.
+    /// Names of dropped rules that only a later build can read.
     pub(crate) unreadable: Vec<String>,
-    /// Edits that were retired because a fleet cannot share their limits, although the rule's base
+    /// Edits that were retired because a fleet cannot share their limits, whereas the rule's base
     /// is fleet-wide.
     pub(crate) unshared: Vec<Ended>,
 }
@@ -103,8 +103,7 @@ impl Record {
         now >= settled && self.rollbacks(now) < MAX_ROLLBACKS
     }
 
-    /// Returns the number of rollbacks that are not forgotten, since a new configuration was
-    /// adopted.
+    /// Returns the number of rollbacks since the last new configuration that are not forgotten yet.
     pub(crate) fn rollbacks(&self, now: Nanos) -> u32 {
         let quiet = now.since(Nanos::new(self.taken_ns));
         let forgotten = quiet.get() / FORGETS_IN.get();
@@ -159,7 +158,7 @@ impl Record {
             self.rules.push(rule);
             self.rules.extend(trial);
         }
-        // The remaining trials are of rules that the configuration has changed or removed.
+        // The configuration has changed or removed the rules of the remaining trials, so they end.
         let (trials, mut old): (Vec<_>, Vec<_>) = old.into_iter().partition(|rule| rule.is_trial());
         let ended = trials.iter().filter_map(|trial| trial.all_ended());
         adopted.retired.extend(ended);
@@ -168,7 +167,8 @@ impl Record {
         if edits == Edits::Retire {
             adopted.retired.extend(self.retire_gone(note));
         }
-        // After a rollback, removed rules still have their edits.
+        // A rollback keeps the edits of removed rules. They are retired with the rules that are
+        // forgotten.
         let surplus = self.gone.len().saturating_sub(MAX_GONE);
         let dropped = self.gone.drain(..surplus);
         let dropped = dropped.filter_map(|rule| rule.all_ended());
@@ -189,7 +189,7 @@ impl Record {
         edited.filter_map(retire).collect()
     }
 
-    /// Restores a removed rule, with its bucket history.
+    /// Restores a removed rule, with the changes that its buckets must still follow.
     fn come_back(&mut self, base: &Base) -> Option<Rc<RuleRecord>> {
         let mut gone = self.gone.iter();
         let place = gone.position(|rule| rule.base.shares_buckets_with(base))?;

@@ -23,7 +23,7 @@ impl Base {
         }
     }
 
-    /// Returns the rule for keeping it.
+    /// Returns the shared rule.
     pub(super) const fn rule(&self) -> &Arc<Rule> {
         &self.rule
     }

@@ -129,7 +129,7 @@ fn describe_limit(old: &Limit, new: &Limit) -> Option<String> {
 
 /// Returns for example `capacity 15 → 30`. `default` stands for a field that is absent.
 fn change(name: &str, was: &Fields, is: &Fields, default: &str) -> String {
-    // The parts of a number that comes with each request.
+    // Fields of a number that each request brings with it.
     const PARTS: [(&str, &str); 7] = [
         ("/metadata", "metadata"),
         ("/default", "default"),

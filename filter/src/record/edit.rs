@@ -6,14 +6,15 @@ use loudou_rules::config::RuleEdit;
 use loudou_rules::rule::Override;
 use serde::Serialize;
 
-/// Maximum number of edited overrides per rule. More belong into the configuration.
+/// Maximum number of edited overrides per rule. Rules that need more have them in the
+/// configuration.
 pub(crate) const MAX_EDITED: usize = 256;
 
 /// An edit that is in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Edit {
     pub(crate) change: RuleEdit,
-    /// Carry-over of bucket levels when the edit starts and when it expires.
+    /// Rule for carrying bucket levels over, when the edit starts and when it expires.
     pub(super) carry: Carry,
     pub(crate) who: Origin,
 }
@@ -80,7 +81,7 @@ impl Edit {
         self
     }
 
-    /// Returns true if both are the same edit, whatever their local arrival times.
+    /// Returns true if both are the same edit. Their local arrival times may differ.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.change == other.change && self.carry == other.carry && self.who.is_same(&other.who)
     }
@@ -93,7 +94,7 @@ impl OverrideEdit {
         self
     }
 
-    /// Returns true if both are the same edit, whatever their local arrival times.
+    /// Returns true if both are the same edit. Their local arrival times may differ.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.gives == other.gives && self.who.is_same(&other.who)
     }
@@ -127,8 +128,8 @@ impl Origin {
         self.expires_at_ns = (until < Nanos::MAX).then_some(until.get());
     }
 
-    /// Returns true if both belong to the same edit. The local times are ignored, because they
-    /// depend on the arrival here.
+    /// Returns true if both belong to the same edit. Local times differ between Envoys, so they are
+    /// not compared.
     fn is_same(&self, other: &Self) -> bool {
         let of = |who: &Self| (who.at_unix_ms, who.expires_at_ns.is_some());
         self.by == other.by && self.reason == other.reason && of(self) == of(other)

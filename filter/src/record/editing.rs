@@ -19,8 +19,9 @@ pub(crate) enum NotAllowed {
 }
 
 impl RuleRecord {
-    /// Checks an edited rule: the number of its overrides, that they fit its limits, that a
-    /// fleet can share both, and that both can settle the costs of the rule.
+    /// Checks an edited rule. It must not have too many overrides. Its overrides must fit its
+    /// limits. If it is fleet-wide, a fleet must be able to share both. If it settles costs, both
+    /// must allow that.
     pub(crate) fn check(&self) -> Result<(), NotAllowed> {
         let effective = self.effective();
         if !self.activate().scales_fit() {
@@ -39,7 +40,7 @@ impl RuleRecord {
         }
     }
 
-    /// Returns the rule with only those edits and overrides that do not expire.
+    /// Returns the rule without edits and overrides that expire.
     pub(crate) fn lasting(&self) -> Cow<'_, Rule> {
         let ends = |who: &Origin| who.expires_at_ns.is_some();
         let mut own = self.own.iter();
@@ -115,7 +116,7 @@ impl RuleRecord {
         was
     }
 
-    /// Returns the override of a pattern without its edited override.
+    /// Returns the override of a pattern as it would be without the edited override.
     fn without_edit(&self, pattern: &str) -> Option<&Override> {
         let edit = self.edit.as_ref();
         let edited = edit.and_then(|edit| edit.change.overrides.as_ref());
@@ -163,7 +164,7 @@ impl RuleRecord {
         }
     }
 
-    /// Adopts an edit that was made at another Envoy, or its end.
+    /// Applies an edit that was made at another Envoy, or the end of such an edit.
     pub(crate) fn put(&mut self, to: EditTo<'_>, at: Nanos, version: u32) {
         match to {
             EditTo::Override(pattern, own) => self.replace_override(pattern, own, at, version),
@@ -186,8 +187,7 @@ impl RuleRecord {
         edit.chain(self.own.values().map(|own| &own.who))
     }
 
-    /// Returns the edits with their end times. An edited override has its pattern, the edit of the
-    /// rule has `None`.
+    /// Returns the edits with their end times. The pattern is `None` for the edit of the rule.
     pub(crate) fn ends(&self) -> Vec<(Option<String>, Option<u64>)> {
         let edit = self.edit.iter().map(|edit| (None, edit.who.expires_at_ns));
         let own = self.own.iter();
@@ -227,7 +227,7 @@ impl RuleRecord {
         edit.chain(own).min_by_key(|(at, _)| *at)
     }
 
-    /// Returns all edits, which end if a configuration changes the rule.
+    /// Returns all edits of the rule, for a configuration that ends them.
     pub(super) fn all_ended(&self) -> Option<Ended> {
         let ended = Ended {
             rule: self.base.name.clone(),

@@ -28,8 +28,8 @@ struct ChangeRecord<'a> {
     version: u32,
     at_ns: u64,
     carry: Carry,
-    /// Only with `proportional`. True if the share is exact. If absent, the change comes from a
-    /// version that did not write this field, and it keeps that version's meaning.
+    /// Only with `proportional`: true if the exact share is carried over. Earlier versions did not
+    /// write this field, and a change without it keeps their meaning.
     #[serde(skip_serializing_if = "core::ops::Not::not")]
     exact: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,7 +41,7 @@ struct ChangeRecord<'a> {
 struct Replaced<'a>(&'a [(String, Option<Override>)]);
 
 impl Serialize for Replaced<'_> {
-    /// Serializes an object from patterns to overrides, with null for "no override".
+    /// Serializes a map of patterns to overrides. `null` means "no override".
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut fields = to.serialize_map(Some(self.0.len()))?;
         for (pattern, gives) in self.0 {
@@ -126,8 +126,7 @@ fn overrides(replaced: &Value) -> Option<Vec<(String, Option<Override>)>> {
     Some(all)
 }
 
-/// Forgets changes above the bound, even before a sweep. Buckets that have not followed them are
-/// reset.
+/// Drops the oldest changes above the bound. Buckets that have not followed them yet are reset.
 pub(super) fn bound(history: &mut History) {
     let changes = &history.changes;
     let surplus = changes.len().checked_sub(MAX_CHANGES);
@@ -159,7 +158,7 @@ mod tests {
             assert_eq!(carries, [is]);
             assert_eq!(String::from_utf8_lossy(&history.write()), text);
         }
-        // A request never means the earlier variant.
+        // No request can select the earlier variant.
         assert_eq!(Carry::parse("proportional"), Some(Carry::Proportional));
     }
 }

@@ -1,6 +1,6 @@
 //! Byte layout of the record: a fixed-size head, the identities of each rule's parts, and then the
-//! parts' texts in the same order. So a reader finds out which parts have changed without reading
-//! any text.
+//! parts' texts in the same order. So a reader sees which parts have changed without reading any
+//! text.
 //!
 //! A later build may append its own state after the texts ([`super::Later`]). This build preserves
 //! that state.
@@ -140,8 +140,8 @@ impl<'a> Layout<'a> {
         rest.0.is_empty().then_some(Self { head, rules, gone })
     }
 
-    /// Returns the text of a part if it is stored. The rule at `place` is tried first, because it
-    /// probably has it.
+    /// Returns the text of a part if it is stored. The rule at `place` is tried first, because
+    /// rules seldom move.
     fn text(&self, place: usize, part: usize, id: Id) -> Option<&'a [u8]> {
         let all = || self.rules.iter().chain(&self.gone);
         let near = all().nth(place).into_iter();

@@ -1,8 +1,8 @@
 //! A part of the record: a value and the hash of its text.
 //!
-//! Parts with equal hashes have equal texts. So a worker reads each part's text only once, whatever
-//! else changes in the record, and a writer copies the texts of unchanged parts. A changed part has
-//! no hash until it is written.
+//! Parts with equal hashes have equal texts. So a worker reads a part's text again only if that
+//! part has changed, and a writer copies the texts of unchanged parts. A changed part has no hash
+//! until it is written.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl Id {
 
 /// A value that is stored as text.
 pub(crate) trait Text: Sized {
-    /// Returns the text. Empty for the value that most rules have.
+    /// Returns the text. The default value, which most rules have, has an empty text.
     fn write(&self) -> Vec<u8>;
     /// Parses a text. Returns `None` if it is damaged.
     fn read(text: &[u8]) -> Option<Self>;
@@ -72,14 +72,15 @@ impl<T> Part<T> {
         Arc::ptr_eq(&self.value, &other.value) || (self.id.is_some() && self.id == other.id)
     }
 
-    /// Returns the value for keeping it.
+    /// Returns the shared value.
     pub(super) const fn shared(&self) -> &Arc<T> {
         &self.value
     }
 }
 
 impl<T: Text> Part<T> {
-    /// Creates a part with its identity, for a value that other workers have probably written too.
+    /// Creates a part and computes its identity. Other workers have probably written the same
+    /// value, whose text then need not be read.
     pub(super) fn identified(value: T) -> Self {
         let id = Id::of(&value.write());
         Self {

@@ -1,6 +1,6 @@
-//! Reads the record: only parts that are not known yet. The code is written by hand, because
-//! derived code, which can report a problem with any field, is several times as large, and nothing
-//! reads such reports.
+//! Reads the parts of the record that are not known yet. The code is written by hand, because
+//! derived code can report a problem with each field, which makes it several times as large, and
+//! nobody needs such reports here.
 
 use std::rc::Rc;
 
@@ -48,7 +48,7 @@ struct Known<'a> {
 }
 
 impl Known<'_> {
-    /// Reads a rule. `near` is the known rule at its place.
+    /// Reads a rule. `near` is the known rule at the same position.
     fn rule(
         &self,
         stored: &StoredRule<'_>,

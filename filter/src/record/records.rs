@@ -1,8 +1,8 @@
 //! A worker's access to the record: reads and changes it in shared data, and caches the decoded
 //! record.
 //!
-//! The plugins of a VM share this cache, because most of its content is the same for the data and
-//! the admin role.
+//! The plugins of a VM share this cache, because the data role and the admin role need nearly the
+//! same content.
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
@@ -15,15 +15,15 @@ use super::layout::{self, Layout};
 use super::{Bases, MAX_RECORD, Record, RecordError};
 use crate::host::{Host, HostStore};
 
-/// Maximum time for which a cached record is used although no change was announced. A VM that dies
-/// between a change and its announcement leaves a change of which no other VM is notified.
+/// Maximum time for which a cached record is used although no change was announced. If a VM dies
+/// between a change and its announcement, no other VM is notified of the change.
 const READ_EVERY: Nanos = Nanos::from_secs(1);
 
 /// The shared record of a namespace.
 #[derive(Clone, Debug)]
 pub(crate) struct Records {
     share: String,
-    /// Rules of this plugin's configuration, which are probably those in the record.
+    /// Rules of this plugin's configuration, which probably equal the rules in the record.
     bases: Rc<Bases>,
     cache: Rc<RecordCache>,
 }
@@ -100,18 +100,18 @@ impl Records {
         self.read_layout(Layout::read(&bytes))
     }
 
-    /// Returns the cached record if no change was announced since (`changes` is the current count),
-    /// and if it is recent enough to rely on that.
+    /// Returns the cached record if it is recent and no change was announced since it was read.
+    /// `changes` is the current count of announced changes.
     pub(crate) fn kept(&self, changes: u64, now: Nanos) -> Option<Rc<Record>> {
         let kept = self.cache.0.borrow();
         let (seen, at) = kept.seen?;
-        // Without the gauge there is no count, so nothing is known about changes.
+        // 0 means that the gauge is missing, so changes cannot be detected.
         let is_fresh = changes > 0 && seen == changes && now < at.saturating_add(READ_EVERY);
         let record = kept.record.as_ref().filter(|_| is_fresh)?;
         (now < record.next_expiry()).then(|| Rc::clone(record))
     }
 
-    /// Notes that `record` was read at `now`, after `changes` announced changes.
+    /// Records that `record` was read at `now`, when `changes` changes had been announced.
     pub(crate) fn keep(&self, record: &Rc<Record>, changes: u64, now: Nanos) {
         let mut kept = self.cache.0.borrow_mut();
         let is_kept = kept.record.as_ref();
@@ -129,7 +129,7 @@ impl Records {
         Some(record.generation)
     }
 
-    /// Notes that the cached record is announced. Returns false if that was known.
+    /// Marks the cached record as announced. Returns false if it was marked before.
     pub(crate) fn mark_announced(&self) -> bool {
         let mut kept = self.cache.0.borrow_mut();
         let generation = kept.record.as_ref().map_or(0, |record| record.generation);
@@ -141,7 +141,7 @@ impl Records {
     fn read_layout(&self, layout: Option<Layout<'_>>) -> Result<Rc<Record>, RecordError> {
         let layout = layout.ok_or(RecordError::Unreadable)?;
         let kept = self.cache.0.borrow();
-        // A plugin without rules may be the first to read. It then shares the other plugin's rules.
+        // If a plugin without rules reads first, it uses the rules of the other plugin.
         let others = kept.bases.upgrade().filter(|_| self.bases.rules.is_empty());
         let bases = others.as_ref().unwrap_or(&self.bases);
         let read = Record::read(layout, kept.record.as_deref(), bases);
@@ -178,7 +178,7 @@ impl Records {
         Ok((record, outcome))
     }
 
-    /// Changes internal parts of the record. The generation stays the same.
+    /// Changes internal parts of the record, which no client sees. The generation stays the same.
     pub(crate) fn tidy(
         &self,
         host: &dyn Host,
@@ -233,7 +233,8 @@ impl Records {
         outcome
     }
 
-    /// Returns the record in these bytes after a change, with its new bytes if they differ.
+    /// Reads a record from bytes and changes it. Returns the record, with its new bytes if they
+    /// differ.
     fn changed(
         &self,
         found: Option<&[u8]>,

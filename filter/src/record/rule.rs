@@ -17,13 +17,13 @@ use super::{Edit, OverrideEdit};
 /// The parts of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Parts {
-    /// Rule of the plugin configuration.
+    /// The rule of the plugin configuration.
     pub(crate) base: Part<Base>,
     /// Edit that replaces parts of the base.
     pub(crate) edit: Part<Option<Edit>>,
-    /// Edited overrides of single keys, on top of base and edit.
+    /// Overrides that were edited individually. They apply on top of `base` and `edit`.
     pub(crate) own: Part<KeyMap<OverrideEdit>>,
-    /// Changes that the rule's buckets may still have to follow.
+    /// Changes that some of the rule's buckets have not followed yet.
     pub(crate) history: Part<History>,
 }
 
@@ -40,8 +40,8 @@ struct Derived {
     rule: OnceCell<Arc<Rule>>,
     active: OnceCell<Arc<ActiveRule>>,
     next_expiry: OnceCell<Nanos>,
-    /// Parts and effective rule before the last change, until the new effective rule is built from
-    /// them.
+    /// Parts and effective rule before the last change. The new effective rule reuses what has not
+    /// changed.
     before: RefCell<Option<(Parts, Arc<ActiveRule>)>>,
 }
 
@@ -72,7 +72,8 @@ impl Parts {
         rule
     }
 
-    /// Returns the approximate JSON size of the rule in bytes. It is more if parts are edited.
+    /// Returns the approximate JSON size of the rule, in bytes. It counts the parts separately, so
+    /// it is too large for an edited rule.
     pub(crate) fn bytes(&self) -> usize {
         let ids = [self.base.id(), self.edit.id(), self.own.id()];
         let bytes = ids.iter().flatten().map(|id| id.bytes);
@@ -144,7 +145,7 @@ impl RuleRecord {
         self.parts.history.identify(history);
     }
 
-    /// Returns the parts for changing them.
+    /// Returns the parts, to change them.
     pub(super) fn parts_mut(&mut self) -> &mut Parts {
         let active = self.derived.active.take();
         if let Some(active) = active {
@@ -165,7 +166,7 @@ impl RuleRecord {
         self.derived.rule.get_or_init(effective)
     }
 
-    /// Returns the effective rule, ready to decide requests.
+    /// Returns the effective rule in the form that decides requests.
     pub(crate) fn activate(&self) -> Arc<ActiveRule> {
         Arc::clone(self.derived.active.get_or_init(|| {
             #[cfg(test)]
@@ -180,9 +181,10 @@ impl RuleRecord {
         }))
     }
 
-    /// Changes the rule, and notes the effect on its buckets.
+    /// Changes the rule, and records the change for its buckets.
     pub(super) fn change(&mut self, note: (Carry, Nanos, u32), change: impl FnOnce(&mut Parts)) {
-        // Unchanged parts stay shared with the rule in force.
+        // The current effective rule is built now, so that the new one can share its unchanged
+        // parts.
         self.activate();
         let before = Arc::clone(self.rule_in_force());
         change(self.parts_mut());
@@ -192,7 +194,7 @@ impl RuleRecord {
         });
     }
 
-    /// Changes the history. The rule in force stays the same except for its bucket conversions.
+    /// Changes the history. Of the rule in force, only the conversion of buckets changes.
     pub(super) fn note(&mut self, note: impl FnOnce(&mut History)) {
         let rule = self.derived.rule.take();
         let history = &mut *self.parts_mut().history;
@@ -213,7 +215,6 @@ impl RuleRecord {
 impl Deref for RuleRecord {
     type Target = Parts;
 
-    /// Returns the parts for reading.
     fn deref(&self) -> &Parts {
         &self.parts
     }

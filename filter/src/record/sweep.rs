@@ -1,11 +1,12 @@
-//! Rules whose buckets a sweep must convert to the current limits, because the rules changed often.
+//! Selects the rules that changed so often that a sweep must convert their buckets to the current
+//! limits.
 
 use std::rc::Rc;
 
 use super::history::MAX_CHANGES;
 use super::{Record, RuleRecord};
 
-/// Number of changes from which a sweep converts the buckets of a rule.
+/// Number of changes of a rule at which a sweep starts to convert its buckets.
 const SWEPT_FROM: usize = 32;
 
 impl RuleRecord {

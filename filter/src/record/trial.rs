@@ -1,9 +1,10 @@
 //! Trials: limits that run in shadow mode beside the rule that they may replace.
 //!
-//! A trial is a rule of the record that no configuration has. Its base is the rule in force when the trial began,
-//! in shadow mode and with a name of its own ([`TRIAL`](loudou_rules::rule::TRIAL)); its edit has the limits that
-//! are tried. It follows its rule in the record, so a worker finds it there, and it exists as long as its edit: it
-//! ends with an expiry, with `DELETE`, and with a configuration that changes its rule.
+//! A trial is a rule that exists only in the record. Its base is a copy of the rule that was in
+//! force when the trial began, in shadow mode and with a separate name
+//! ([`TRIAL`](loudou_rules::rule::TRIAL)). Its edit has the limits that are tried. In the record it
+//! comes right after its rule. It exists as long as its edit, which ends when it expires, with
+//! `DELETE`, or when a configuration changes the rule.
 
 use std::rc::Rc;
 
@@ -31,7 +32,7 @@ impl RuleRecord {
 }
 
 impl Record {
-    /// Adds a trial of this name, without an edit yet, if it is the name of a trial and its rule exists. Returns
+    /// Adds a trial without an edit if `name` is the name of a trial and its rule exists. Returns
     /// false if there are [`MAX_TRIALS`] trials already.
     pub(crate) fn start_trial(&mut self, name: &str) -> bool {
         let place = |name: &str| self.rules.iter().position(|rule| rule.base.name == name);
@@ -66,7 +67,8 @@ impl Record {
     }
 }
 
-/// Returns a problem for each part of an edit that a trial cannot have: it tries limits and nothing else.
+/// Returns a problem for each part of an edit other than its limits, because a trial can only try
+/// limits.
 pub(crate) fn untried(edit: &RuleEdit) -> Vec<Problem> {
     let parts = [
         ("mode", edit.mode.is_some()),

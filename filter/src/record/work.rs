@@ -1,15 +1,15 @@
-//! Counts the work on records in tests: parts read, and rules made ready to decide.
+//! Counts the work on records in tests: parts read, and rules activated.
 
 use std::cell::Cell;
 
-/// Work so far.
+/// Number of steps so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Work {
     /// Number of parts read from their text.
     pub(crate) parts: usize,
     /// Total size of these texts, in bytes.
     pub(crate) bytes: usize,
-    /// Number of rules made ready to decide.
+    /// Number of rules brought into the form that decides requests.
     pub(crate) activated: usize,
 }
 

@@ -133,7 +133,7 @@ fn usual_requests_take_one_call_and_hostile_ones_one_more() {
     assert_eq!(calls(&present, &[("x-a", "k")]), [1, 0, 0]);
 }
 
-/// Envoy is asked once, whatever the number of values and tests.
+/// The filter reads from Envoy once, for any number of values and tests.
 #[test]
 fn metadata_are_read_once() {
     // `{"jwt": {"sub": "ann", "roles": ["a", "b"]}}` as `envoy.config.core.v3.Metadata`.

@@ -5,8 +5,8 @@
 //! wasm.loudou:       <rule>;<limit>;<verdict>;<wait>;<key>[, …]
 //! ```
 //!
-//! The wait, in milliseconds, is the wait of a held request, or the time until a refused request
-//! may be retried. The key is given as its fingerprint. Absent parts are `-`.
+//! The wait is in milliseconds: how long a request was held, or when a refused request may be
+//! retried. The key is written as its fingerprint. Absent parts are `-`.
 
 use loudou_limiter::{BucketDecision, Nanos, Verdict, fingerprint};
 use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome};
@@ -20,7 +20,7 @@ use crate::host::{Header, Host};
 const DECISION: &str = "x-loudou-decision";
 /// Response header with the wait of a held request.
 const WAIT_MS: &str = "x-loudou-wait-ms";
-/// Property with the decisions. Access logs show it with `%FILTER_STATE(wasm.loudou:PLAIN)%`.
+/// Property with the decisions. An access log shows it with `%FILTER_STATE(wasm.loudou:PLAIN)%`.
 const PROPERTY: &str = "loudou";
 
 /// Reports the decisions of rules with `explain_header` to the upstream and to access logs, and the

@@ -8,8 +8,8 @@
 //! `OpenAI` read such headers with `-tokens` at the end of their names, and a reset with a unit.
 //!
 //! Parsers of draft 7 first look for `limit=`, `remaining=` and `reset=` in any `RateLimit` header,
-//! and then for the legacy headers. With `both`, the tightest limit's item has these too. Other
-//! parsers ignore them.
+//! and then for the legacy headers. With `both`, the item of the tightest limit also has these
+//! parameters, which other parsers ignore.
 
 use loudou_limiter::{BucketDecision, Decision, Limit, Limits, Nanos};
 use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome};
@@ -110,7 +110,7 @@ struct Tightest<'a> {
 }
 
 impl<'a> RateLimitHeaders<'a> {
-    /// Adds a rule's decision, if the rule is configured to show it.
+    /// Adds the headers of a rule's decision, if its configuration asks for headers.
     pub(super) fn add(&mut self, outcome: &RuleOutcome, answer: &'a BucketDecision) {
         let rule = outcome.active.rule();
         let wanted = rule.respond.ratelimit_headers;

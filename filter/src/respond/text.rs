@@ -57,7 +57,7 @@ impl Digits {
 /// Initial capacity that suffices for most texts, so they need not be moved while they grow.
 const USUAL: usize = 96;
 
-/// Joins texts, with spare capacity for more.
+/// Joins texts into a string with spare capacity.
 pub(super) fn text(parts: &[&str]) -> String {
     let mut out = String::with_capacity(USUAL);
     push(&mut out, parts);

@@ -51,8 +51,8 @@ impl Wait {
     }
 }
 
-/// Returns `wait` plus a random part of `jitter` times `wait`. The nanoseconds of the instant,
-/// mixed well, serve as randomness, because no two requests share them.
+/// Returns `wait` plus a random part of `jitter` times `wait`. The hashed time in nanoseconds
+/// serves as randomness, because requests differ in it.
 pub(crate) fn jittered(wait: Nanos, jitter: Decimal, at: Nanos) -> Nanos {
     // Most rules have no jitter, and a 128-bit division takes hundreds of instructions.
     if jitter == Decimal::default() {

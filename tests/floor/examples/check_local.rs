@@ -1,4 +1,4 @@
-//! A filter that holds each user to a rate of its own in each worker: without shared data.
+//! A filter that limits each user in each worker separately, without shared data.
 #![cfg(target_arch = "wasm32")]
 
 use core::cell::Cell;

@@ -93,7 +93,7 @@ pub fn find(name: &str) -> Option<&'static Target> {
     ALL.iter().find(|target| target.name == name)
 }
 
-/// The inputs of a target that fuzzing starts from: its own, and those that once failed.
+/// Inputs from which the fuzzing of a target starts: its seeds, and inputs that once failed.
 pub fn seeds(target: &Target) -> Result<Vec<Vec<u8>>> {
     let mut seeds = (target.seeds)();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -1,4 +1,4 @@
-//! Envoy's own statistics: counters, gauges, the Prometheus page, memory.
+//! Reads Envoy's statistics: counters, gauges, the Prometheus page and memory.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +13,16 @@ use crate::operator::percent;
 /// Envoy's memory in bytes, as reported by its allocator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
-    /// In use, including shared data and the sandboxes' tables.
+    /// Memory in use, including shared data and the sandboxes' tables.
     pub allocated: u64,
-    /// Taken from the system.
+    /// Memory that the allocator has taken from the system.
     pub heap_size: u64,
-    /// Resident in the process, including the sandboxes' own memory.
+    /// Resident memory of the process, including the sandboxes' memory.
     pub resident: u64,
 }
 
 impl Envoy {
-    /// The body of an answer of Envoy's admin interface.
+    /// Returns the body of an answer of Envoy's admin interface.
     pub fn ask(&self, path: &str) -> Result<String> {
         let answer = Http::new(self.envoy_admin_address()).send(&Request::get(path))?;
         ensure!(
@@ -34,23 +34,23 @@ impl Envoy {
         Ok(answer.text())
     }
 
-    /// All counters and gauges whose name matches a regular expression.
+    /// Returns all counters and gauges whose names match a regular expression.
     pub fn stats(&self, filter: &str) -> Result<BTreeMap<String, u64>> {
         let text = self.ask(&format!("/stats?filter={}", percent(filter)))?;
         let lines = text.lines().filter_map(|line| line.split_once(": "));
-        // A histogram's value is not a number and is left out.
+        // Leave out histograms, whose values are not numbers.
         let numbers =
             lines.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?)));
         Ok(numbers.collect())
     }
 
-    /// One counter or gauge by its full name; 0 until Envoy has created it.
+    /// Returns a counter or gauge by its full name. It is 0 until Envoy creates it.
     pub fn counter(&self, name: &str) -> Result<u64> {
         let pattern = format!("^{}$", name.replace('.', r"\."));
         Ok(self.stats(&pattern)?.get(name).copied().unwrap_or(0))
     }
 
-    /// The sum of the counters of one verdict over all rules, for instance of `refused`.
+    /// Returns the sum of the counters of a verdict, such as `refused`, over all rules.
     pub fn verdicts(&self, verdict: &str) -> Result<u64> {
         Ok(self
             .stats(&format!(r"\.rule\..*\.{verdict}$"))?
@@ -58,8 +58,8 @@ impl Envoy {
             .sum())
     }
 
-    /// Envoy's statistics of sandboxes: equal before and after means that none was created, ended or died. For the
-    /// native module, the number of panics.
+    /// Returns Envoy's statistics of sandboxes. If two results are equal, no sandbox was created,
+    /// ended or died in between. For the native module, returns the number of panics.
     pub fn sandboxes(&self) -> Result<BTreeMap<String, u64>> {
         if is_native(&self.wasm) {
             return self.stats(r"\.loudou\.panics$");
@@ -70,12 +70,12 @@ impl Envoy {
         Ok(stats)
     }
 
-    /// The page that Prometheus reads.
+    /// Returns the page that Prometheus reads.
     pub fn prometheus(&self) -> Result<String> {
         self.ask("/stats?format=prometheus")
     }
 
-    /// Envoy's memory now.
+    /// Returns Envoy's current memory.
     pub fn memory(&self) -> Result<Memory> {
         let page: Value = serde_json::from_str(&self.ask("/memory")?)?;
         let field = |name: &str| {
@@ -91,7 +91,7 @@ impl Envoy {
         })
     }
 
-    /// The resident bytes of each sandbox's linear memory, the largest first.
+    /// Returns the resident bytes of each sandbox's linear memory, the largest first.
     pub fn linear_memories(&self) -> Result<Vec<u64>> {
         let path = format!("/proc/{}/smaps", self.pid());
         let smaps =
@@ -100,8 +100,8 @@ impl Envoy {
     }
 }
 
-/// The resident bytes of each sandbox's linear memory, from `/proc/PID/smaps`: V8 reserves gigabytes without
-/// access behind a linear memory, as guard pages.
+/// Like [`Envoy::linear_memories`], but takes the text of `/proc/PID/smaps`. Behind a linear
+/// memory, V8 reserves gigabytes without access as guard pages.
 fn linear_memories(smaps: &str) -> Vec<u64> {
     const GUARD: u64 = 4 << 30;
     let mut sizes = Vec::new();
@@ -124,14 +124,14 @@ fn linear_memories(smaps: &str) -> Vec<u64> {
     sizes
 }
 
-/// The size of a mapping, whose line starts with its first and last address.
+/// Returns the size of a mapping, whose line starts with its first and last address.
 fn mapped(addresses: &str) -> Option<u64> {
     let (from, to) = addresses.split_once('-')?;
     let address = |text| u64::from_str_radix(text, 16).ok();
     address(to)?.checked_sub(address(from)?)
 }
 
-/// The resident set of a process.
+/// Returns the resident set of a process.
 fn resident(pid: u32) -> Result<u64> {
     let path = format!("/proc/{pid}/status");
     let status = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;

@@ -1,4 +1,4 @@
-//! The example `envoy/fleet`: two Envoys, a relay and a Valkey, as its README starts them.
+//! Starts the example `envoy/fleet` as its README does: two Envoys, a relay and a Valkey.
 
 use std::process::Command;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use crate::relay::Relay;
 use crate::valkey::Valkey;
 use crate::wasm::wasm_path;
 
-/// All of it takes seconds; the rest is a margin for a busy machine.
+/// Time limit for the start. All of it takes seconds. The rest is a margin for a busy machine.
 const SOON: Duration = Duration::from_mins(1);
-/// What begins the second Envoy's configuration in the README, and what ends it.
+/// Begin and end of the second Envoy's configuration in the README.
 const SECOND: [&str; 2] = ["$(", ")"];
 const RELAY: &str = "target/release/loudou-relay ";
 const SOCKET: &str = "unix:///tmp/loudou.sock";
-/// The relay's port in the file.
+/// Port of the relay in the file.
 const RELAY_PORT: &str = "port_value: 8095 ";
 const TOKEN: &str = "ops";
 
@@ -70,7 +70,7 @@ impl RunningFleet {
         Ok(running)
     }
 
-    /// The second Envoy's file, by the README's command.
+    /// Returns the second Envoy's file, which the README's command creates.
     fn second(&self) -> Result<String> {
         let command = between(&self.example.readme, SECOND[0], SECOND[1])?;
         let output = Command::new("sh")
@@ -87,7 +87,7 @@ impl RunningFleet {
         let wasm = wasm_path()?;
         let ports = example.ports()?;
         let mut yaml = example.render(&wasm)?;
-        // The time-out is long, so that a busy machine is no outage.
+        // Use a long timeout, so that a busy machine does not look like an outage.
         for (theirs, ours) in [
             (
                 RELAY_PORT,
@@ -104,8 +104,8 @@ impl RunningFleet {
         Ok(())
     }
 
-    /// Runs the commands of the README in order and compares their output; Valkey is started again at the
-    /// beginning of the section that says so.
+    /// Runs the commands of the README in order and compares their output. Starts Valkey again at
+    /// the beginning of the section `restart`.
     pub fn follow_the_readme(&mut self, restart: &str) -> Result<()> {
         let line = self.example.readme.lines().position(|line| line == restart);
         let line = line.with_context(|| format!("the README has no line {restart:?}"))?;
@@ -123,8 +123,8 @@ impl RunningFleet {
         follow("fleet", &behind, &mut self.shell, &self.addresses)
     }
 
-    /// Waits until each worker knows of both Envoys: it looks once a second, as often as its Envoy calls to be
-    /// counted.
+    /// Waits until each worker knows both Envoys. A worker looks once a second, and its Envoy calls
+    /// the relay as often.
     fn await_fleet(&self) -> Result<()> {
         for envoy in &self.envoys {
             let number = |name: &str| {
@@ -153,7 +153,7 @@ impl RunningFleet {
     }
 }
 
-/// The text between the first `begin` and the next `end`.
+/// Returns the text between the first `begin` and the next `end`.
 fn between(text: &str, begin: &str, end: &str) -> Result<String> {
     let found = text
         .split_once(begin)

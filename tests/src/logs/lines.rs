@@ -1,11 +1,11 @@
-//! A request as a line, in the words of each program that logs requests.
+//! Formats a request as a line, in the format of each program that logs requests.
 
 use super::Sent;
 
-/// A program's format.
+/// Format of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// Our own traces.
+    /// Loudou's traces.
     Trace,
     /// Envoy's default.
     Envoy,
@@ -15,11 +15,11 @@ pub enum Style {
     Gateway,
     /// Apache's `common`.
     Common,
-    /// NGINX's `combined`, whose times are when requests ended.
+    /// NGINX's `combined`, which has the time at which a request ended.
     Combined,
     /// Apache's `vhost_combined`.
     Vhost,
-    /// NGINX's `main`, whose times are when requests ended, too.
+    /// NGINX's `main`, which also has the time at which a request ended.
     Nginx,
     /// The default of ingress-nginx.
     Ingress,
@@ -29,7 +29,7 @@ pub enum Style {
     Alb,
 }
 
-/// The calendar's date and time.
+/// Date and time in the calendar.
 struct Civil {
     year: u64,
     month: u64,
@@ -91,7 +91,7 @@ fn rfc3339(ms: u64) -> String {
     format!("{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
 }
 
-/// A time in whole seconds, in the time zone of a replica.
+/// Formats a time in whole seconds, in the time zone of a replica.
 fn common(ms: u64, replica: usize) -> String {
     let (offset, local) = match replica % 3 {
         0 => ("+0000", ms),
@@ -115,7 +115,7 @@ fn common(ms: u64, replica: usize) -> String {
 }
 
 impl Style {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Self; 11] = [
         Self::Trace,
         Self::Envoy,
@@ -130,7 +130,7 @@ impl Style {
         Self::Alb,
     ];
 
-    /// The time of a request's start as the log shows it, in milliseconds.
+    /// Returns the start of a request that a reader can derive from the log, in milliseconds.
     pub const fn start_ms(self, sent: &Sent) -> u64 {
         let (start, end) = (sent.start_ms, sent.start_ms + sent.duration_ms);
         match self {
@@ -143,7 +143,7 @@ impl Style {
         }
     }
 
-    /// The line of a request that a replica handled.
+    /// Formats the line of a request that a replica handled.
     pub fn line(self, sent: &Sent, replica: usize) -> String {
         let (ip, duration, path) = (sent.address(), sent.duration_ms, sent.path);
         let start = rfc3339(sent.start_ms);
@@ -170,7 +170,7 @@ impl Style {
                 r#"{ip} - - [{}] "GET /p/{path} HTTP/1.1" {status} 12"#,
                 common(sent.start_ms, replica)
             ),
-            // A path has quotes as NGINX escapes them.
+            // Escape the quotes in a path, as NGINX does.
             Self::Combined => format!(
                 r#"{ip} - - [{}] "GET /p/\x22{path} HTTP/1.1" {status} 12 "-" "{agent}""#,
                 common(sent.end_ms(), replica)
@@ -208,7 +208,7 @@ impl Style {
         }
     }
 
-    /// A line that is no request, as this program writes such lines.
+    /// Returns a line that is no request, in the format of this program.
     pub(super) fn junk(self, sent: &Sent) -> Option<String> {
         let start = rfc3339(sent.start_ms);
         match self {

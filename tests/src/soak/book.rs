@@ -1,5 +1,5 @@
-//! The record of a running soak: keys in use with their requests, rules with the actions on them, and
-//! counts.
+//! The record of a running soak: the keys in use with their requests, the rules with the actions on
+//! them, and counts.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,65 +14,65 @@ use super::random::Random;
 use super::rules::{Kind, Numbers, Rule};
 use super::timeline::{At, Deed, OPEN, Timeline};
 
-/// A second.
+/// One second, in nanoseconds.
 pub const SECOND: u64 = 1_000_000_000;
-/// The number of actions in a violation's report.
+/// Number of actions in the report of a violation.
 const LAST: usize = 8;
-/// The number of requests in a violation's report.
+/// Number of requests in the report of a violation.
 const LAST_REQUESTS: usize = 16;
 
 /// A key in use.
 #[derive(Debug)]
 pub struct Key {
-    /// The index of its rule.
+    /// Index of the key's rule.
     pub rule: usize,
-    /// Its name, unique within the soak.
+    /// Name of the key, unique within the soak.
     pub name: String,
-    /// When its slot goes to another key.
+    /// Time at which the key's slot goes to another key.
     until: At,
     record: Mutex<Record>,
 }
 
 impl Key {
-    /// Its recorded requests and actions.
+    /// Returns the key's requests and actions.
     pub fn record(&self) -> MutexGuard<'_, Record> {
         lock(&self.record)
     }
 }
 
-/// A broken promise, with what is needed to investigate it.
+/// A breach of a promise, with data for its investigation.
 #[derive(Debug, Clone)]
 pub struct Violation {
-    /// The rule.
+    /// Name of the rule.
     pub rule: String,
-    /// The key, or another subject.
+    /// Name of the key, or of another subject.
     pub key: String,
-    /// The promise.
+    /// The breach.
     pub breach: Breach,
-    /// The last actions that affected the rule and no other key.
+    /// Last actions that concerned the rule and no other key.
     pub actions: Vec<Deed>,
-    /// The key's last requests.
+    /// Last requests of the key.
     pub requests: Vec<Event>,
 }
 
-/// One slot for a key of a rule.
+/// A slot for one key of a rule.
 #[derive(Debug)]
 struct Slot {
     key: Mutex<Arc<Key>>,
-    /// Left alone for the moment.
+    /// True if the clients currently leave the key alone.
     rests: AtomicBool,
     rests_until: Mutex<At>,
 }
 
-/// The whole record.
+/// Everything that the soak records.
 #[derive(Debug)]
 pub struct Book {
     start: Instant,
-    /// The rules under test.
+    /// Rules under test.
     pub rules: Vec<Rule>,
-    /// The requests that passed, of rules whose requests wait.
+    /// Passed requests of the rules whose requests wait.
     pub passes: Arc<Passes>,
-    /// The pulses of the workers.
+    /// Pulses of the workers.
     pub pulses: Pulses,
     timelines: Vec<Mutex<Timeline>>,
     slots: Vec<Vec<Slot>>,
@@ -82,7 +82,7 @@ pub struct Book {
 }
 
 impl Book {
-    /// A new record of these rules with these numbers, which began with the record of passes.
+    /// Creates a record of these rules with these numbers. It uses the start time of `passes`.
     pub fn new(
         rules: Vec<Rule>,
         numbers: &[Numbers],
@@ -116,17 +116,17 @@ impl Book {
         }
     }
 
-    /// The time since the soak began.
+    /// Returns the time since the soak began.
     pub fn now(&self) -> At {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// The actions on a rule; `None` for an unknown one.
+    /// Returns the actions on a rule. `None` for an unknown index.
     pub fn timeline(&self, rule: usize) -> Option<MutexGuard<'_, Timeline>> {
         self.timelines.get(rule).map(lock)
     }
 
-    /// Records an action that is about to be done to a rule.
+    /// Records an action on a rule, just before it is carried out.
     pub fn note(&self, rule: usize, at: At, what: &str) {
         if let Some(mut timeline) = self.timeline(rule) {
             timeline.history.push(Deed {
@@ -137,7 +137,7 @@ impl Book {
         }
     }
 
-    /// Records an action that is about to be done to a key.
+    /// Records an action on a key, just before it is carried out.
     pub fn note_key(&self, key: &Key, at: At, what: String) {
         if let Some(mut timeline) = self.timeline(key.rule) {
             let key = Some(key.name.clone());
@@ -145,21 +145,23 @@ impl Book {
         }
     }
 
-    /// Records an action that is about to be done to all rules.
+    /// Records an action on all rules, just before it is carried out.
     pub fn note_all(&self, at: At, what: &str) {
         (0..self.rules.len()).for_each(|rule| self.note(rule, at, what));
     }
 
-    /// The key in a slot, also while it rests.
+    /// Returns the key in a slot, even if the clients leave it alone.
     pub fn key(&self, rule: usize, slot: usize) -> Option<Arc<Key>> {
         let slot = self.slots.get(rule)?.get(slot)?;
         Some(Arc::clone(&lock(&slot.key)))
     }
 
-    /// The keys of a rule: those in its slots, and those that lost their slots and have requests on their way.
+    /// Returns the keys of a rule that are in slots, and the keys that lost their slots and still
+    /// have requests in flight.
     pub fn keys(&self, rule: usize) -> Vec<Arc<Key>> {
         let slots = (0..SLOTS).filter_map(|slot| self.key(rule, slot));
-        // No slot is locked while `retired` is: a key moves from one to the other with both locked.
+        // Do not lock a slot while `retired` is locked, because a key moves from its slot to
+        // `retired` with both locked.
         let mut keys: Vec<Arc<Key>> = slots.collect();
         let retired = lock(&self.retired);
         keys.extend(retired.iter().filter(|key| key.rule == rule).cloned());
@@ -167,41 +169,43 @@ impl Book {
         keys
     }
 
-    /// The key in a slot, unless it rests.
+    /// Returns the key in a slot. `None` if the clients leave it alone.
     pub fn busy_key(&self, rule: usize, slot: usize) -> Option<Arc<Key>> {
         let rests = &self.slots.get(rule)?.get(slot)?.rests;
         let key = self.key(rule, slot);
         key.filter(|_| !rests.load(Ordering::Relaxed))
     }
 
-    /// True if the requests of a rule are to stay in flight, by [`holders`](super::holders).
+    /// Returns true if [`holders`](super::holders) sends the requests of the rule, and keeps them
+    /// in flight.
     pub fn is_held(&self, rule: usize) -> bool {
         let rule = self.rules.get(rule);
         rule.is_some_and(|rule| rule.kind == Kind::Concurrency)
     }
 
-    /// True if the requests of a rule wait for their turn, by [`waiters`](super::waiters).
+    /// Returns true if [`waiters`](super::waiters) sends the requests of the rule, and they wait
+    /// for their turn.
     pub fn waits(&self, rule: usize) -> bool {
         let rule = self.rules.get(rule);
         rule.is_some_and(|rule| rule.kind.waits())
     }
 
-    /// Adds to a count.
+    /// Adds to a counter.
     pub fn count(&self, what: &'static str, times: u64) {
         *lock(&self.counts).entry(what).or_default() += times;
     }
 
-    /// The value of a count.
+    /// Returns the value of a counter.
     pub fn counted(&self, what: &str) -> u64 {
         lock(&self.counts).get(what).copied().unwrap_or(0)
     }
 
-    /// All counts.
+    /// Returns all counters.
     pub fn counts(&self) -> BTreeMap<&'static str, u64> {
         lock(&self.counts).clone()
     }
 
-    /// Records and counts a request; returns its index among the requests of the key.
+    /// Records and counts a request. Returns its index among the requests of the key.
     pub fn event(&self, key: &Key, event: Event) -> usize {
         let mut record = key.record();
         let index = record.events.len();
@@ -216,7 +220,8 @@ impl Book {
         index
     }
 
-    /// Gives slots to new keys, lets some keys rest, and checks those that are no longer used.
+    /// Gives slots to new keys, lets the clients leave some keys alone, and checks the keys that
+    /// are no longer used.
     pub fn turn(&self, random: &mut Random) {
         let now = self.now();
         for (rule, slots) in self.slots.iter().enumerate() {
@@ -237,7 +242,7 @@ impl Book {
         self.check(|key| Arc::strong_count(key) == 1);
     }
 
-    /// Checks all remaining keys, which must no longer be used.
+    /// Checks all remaining keys. They must not be used any more.
     pub fn finish(&self) {
         for slot in self.slots.iter().flatten() {
             lock(&self.retired).push(Arc::clone(&lock(&slot.key)));
@@ -256,7 +261,7 @@ impl Book {
             let (Some(rule), Some(timeline)) = (self.rules.get(key.rule), timeline) else {
                 continue;
             };
-            // A copy, so that actions on the rule need not wait.
+            // Copy the timeline, so that actions on the rule need not wait.
             let copy = timeline.clone();
             drop(timeline);
             for breach in check(rule, &copy, &record) {
@@ -272,7 +277,7 @@ impl Book {
         }
     }
 
-    /// Adds to requests when they passed.
+    /// Adds the times at which requests passed.
     fn add_passes(&self, record: &mut Record) {
         let Record {
             events, numbers, ..
@@ -299,7 +304,7 @@ impl Book {
         lock(&self.violations).push(violation);
     }
 
-    /// Records a violation that concerns no single key.
+    /// Records a violation that concerns more than one key.
     pub fn broke(&self, rule: &str, promise: Promise, what: String) {
         let at = self.now();
         let index = self.rules.iter().position(|own| own.name == rule);
@@ -314,13 +319,13 @@ impl Book {
         });
     }
 
-    /// All violations so far.
+    /// Returns all violations so far.
     pub fn violations(&self) -> Vec<Violation> {
         lock(&self.violations).clone()
     }
 }
 
-/// The last requests that were sent by then, also those that were still in flight.
+/// Returns the last requests that were sent until then, including requests in flight.
 fn last_requests(record: &Record, until: At) -> Vec<Event> {
     let before = record.events.iter().filter(|event| event.sent <= until);
     let mut events: Vec<Event> = before.copied().collect();

@@ -1,5 +1,5 @@
-//! The load: a few threads, each with connections of different ages, that choose a key and a
-//! connection for each request.
+//! The load: a few threads, each with connections of different ages. For each request, a thread
+//! chooses a key and a connection.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -13,16 +13,17 @@ use super::rules::KEY;
 use super::timeline::At;
 use crate::http::{Http, Request};
 
-/// Connections of a thread that stay open as long as Envoy allows, across listeners that drain.
+/// Number of connections per thread that stay open as long as Envoy allows, across listeners that
+/// drain.
 const KEPT: usize = 6;
-/// Connections of a thread that are reopened all the time.
+/// Number of connections per thread that are often closed and opened again.
 const FRESH: usize = 2;
-/// A kept connection's request is its last with a probability of one in this many.
+/// The thread closes a kept connection after one request in this many, at random.
 const LAST: u64 = 400;
 
 struct Connection {
     http: Http,
-    /// When its last request found no open connection.
+    /// Time of the request that opened the connection. `None` before the first request.
     opened: Option<At>,
 }
 
@@ -44,7 +45,7 @@ pub fn run(book: &Book, address: SocketAddr, mut random: Random, stop: &Receiver
         let Some(key) = key.filter(|_| !book.is_held(rule) && !book.waits(rule)) else {
             continue;
         };
-        // Sometimes everything that a key may have is taken at once, over all connections in turn.
+        // Sometimes use up all units of a key at once, over all connections in turn.
         let times = if random.percent(4) { 30 } else { 1 };
         for _ in 0..times {
             let is_kept = random.percent(70);
@@ -62,7 +63,7 @@ pub fn run(book: &Book, address: SocketAddr, mut random: Random, stop: &Receiver
     }
 }
 
-/// One request for a key.
+/// Sends one request for a key.
 fn ask(book: &Book, connection: &mut Connection, key: &Key) -> Event {
     let Connection { http, opened } = connection;
     let rule = book.rules.get(key.rule).map_or("", |rule| &rule.name);

@@ -1,4 +1,4 @@
-//! Carries the plan out, and records the instants between which each change came into force.
+//! Carries out the plan, and records the interval in which each change came into force.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
@@ -20,16 +20,16 @@ use crate::operator::Operator;
 
 mod keys;
 
-/// A sandbox is reloaded within a second or two, and a configuration is in force at the next tick of a
-/// worker; the rest is a margin for a busy machine.
+/// Time limit for a change. A sandbox is reloaded within a second or two, and a configuration is in
+/// force at the next tick of a worker. The rest is a margin for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 const MS: u64 = 1_000_000;
-/// The header that makes a filter built for tests die.
+/// Header that makes a filter built for tests panic.
 const TRAP: &str = "x-loudou-trap";
-/// The subject of a violation that concerns no rule under test.
+/// Subject of a violation that concerns no rule under test.
 const ALL: &str = "all rules";
 
-/// The operator, with the actions so far.
+/// The operator who carries out the plan, with the state of the actions so far.
 #[derive(Debug)]
 pub struct Driver<'a> {
     book: &'a Book,
@@ -37,16 +37,16 @@ pub struct Driver<'a> {
     ops: Operator,
     variants: &'a [Vec<Numbers>],
     base: &'a Config,
-    /// The last pushed configuration.
+    /// Last configuration that was pushed.
     current: usize,
-    /// Rules for which it is unknown whether the last configuration is in force.
+    /// True for rules of which it is unknown if the last configuration is in force.
     doubtful: Vec<bool>,
-    /// The edits so far, dropped ones included.
+    /// Number of edits so far, including dropped edits.
     edits: u64,
     floods: Sender<u64>,
 }
 
-/// The plugin configuration with these numbers.
+/// Returns the plugin configuration with these numbers.
 pub fn configuration(rules: &[Rule], numbers: &[Numbers]) -> Value {
     let documents = rules.iter().zip(numbers);
     let documents = documents.map(|(rule, &numbers)| rule.document(numbers));
@@ -55,8 +55,8 @@ pub fn configuration(rules: &[Rule], numbers: &[Numbers]) -> Value {
 }
 
 impl<'a> Driver<'a> {
-    /// A driver of this Envoy, which runs the first of the variants on top of `base`. The receiver of
-    /// `floods` sends the floods.
+    /// Creates a driver of this Envoy, which runs the first variant on top of `base`. The receiver
+    /// of `floods` sends the floods.
     pub fn new(
         book: &'a Book,
         envoy: &'a Envoy,
@@ -86,7 +86,8 @@ impl<'a> Driver<'a> {
             }
             self.act(action).with_context(|| format!("{action:?}"))?;
         }
-        // A plan without actions ends; nothing is ever sent, so this waits for the other end.
+        // If no action is left, wait for the end. No message is ever sent, so this returns when the
+        // sender is dropped.
         while stop.recv().is_ok() {}
         Ok(())
     }
@@ -127,7 +128,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// The answer of the admin API; the call is repeated while its sandbox is dead.
+    /// Returns the answer of the admin API. Repeats the call while its sandbox is dead.
     fn call(&mut self, request: &Request) -> Result<Response> {
         eventually(PATIENCE, "the admin API to answer", || {
             let answer = self.ops.send(request.clone())?;
@@ -135,7 +136,8 @@ impl<'a> Driver<'a> {
         })
     }
 
-    /// Returns true if a change was adopted. A change may be declined for a reason; any other failure is an error.
+    /// Returns true if a change was adopted. The API may decline a change for a valid reason. Any
+    /// other failure is an error.
     fn taken(&self, rule: usize, answer: &Response) -> bool {
         match answer.status {
             200 => return true,
@@ -220,8 +222,9 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    /// Records a configuration in force that changed a rule. Loading it retires the edits; rolling back to
-    /// it keeps them. Envoy decides which of the two it is, so the shown state counts.
+    /// Records that a configuration which changed a rule is in force. A load of the configuration
+    /// ends the edits, and a rollback to it keeps them. Envoy decides which of the two it does, so
+    /// this function uses the state that the API shows.
     fn settle(&self, rule: usize, shown: &Value, (sent, answered): (At, At)) {
         let (Some(own), Some(mut timeline)) = (self.book.rules.get(rule), self.book.timeline(rule))
         else {
@@ -232,7 +235,7 @@ impl<'a> Driver<'a> {
         match edit.map(|edit| edit.get("expires_at_ns")) {
             None => timeline.settle(sent, answered),
             Some(None) => timeline.withdraw(sent, answered),
-            // The edit may end at any time, and then this configuration's numbers are in force.
+            // The edit may end at any time. Then this configuration's numbers are in force.
             Some(Some(_)) => {}
         }
         drop(timeline);
@@ -247,7 +250,8 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Waits until the admin API shows a configuration; returns its answer, or what it shows instead.
+    /// Waits until the admin API shows a configuration. Returns its answer, or a description of the
+    /// configuration that it shows instead.
     fn in_force(&mut self, variant: usize) -> Result<Result<Value, String>> {
         let mut other = String::new();
         let shown = eventually(PATIENCE, "the configuration to be in force", || {
@@ -258,13 +262,13 @@ impl<'a> Driver<'a> {
             Ok(other.is_empty().then_some(shown))
         });
         if shown.is_err() {
-            // Not for want of an answer.
+            // Fail here if Envoy does not answer at all.
             self.call(&Request::get("/v1/status"))?;
         }
         Ok(shown.map_err(|error| format!("{error}: {other}")))
     }
 
-    /// The first rule that is shown whose numbers differ from the configuration's.
+    /// Returns the first rule whose numbers in the answer differ from the configuration.
     fn other(&self, variant: usize, answer: &Value) -> Option<String> {
         let shown = |name: &str| capacity(view(answer, name)?.pointer("/base/limits/0")?);
         let mut rules = self.book.rules.iter().enumerate();
@@ -280,7 +284,7 @@ impl<'a> Driver<'a> {
         self.book.count("configurations refused", 1);
         self.book
             .note_all(self.book.now(), "a configuration to be refused");
-        // Different each time: Envoy ignores a filter that it has just rejected.
+        // The text differs each time, because Envoy ignores a filter that it has just rejected.
         let wrong = json!({ "version": 1, "rulez": [self.book.now()] });
         let update = self.push(wrong, way)?;
         if update != Update::Rejected {
@@ -362,7 +366,7 @@ impl<'a> Driver<'a> {
         let request = Request::new("DELETE", &path).header("if-match", "*");
         let answer = self.call(&request)?;
         let answered = book.now();
-        // There was no edit.
+        // 404: there was no edit.
         let taken = answer.status == 404 || self.taken(rule, &answer);
         if let Some(mut timeline) = book.timeline(rule) {
             if taken {
@@ -387,19 +391,20 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// The state of a rule in an answer.
+/// Returns the state of a rule in an answer.
 fn view<'a>(answer: &'a Value, name: &str) -> Option<&'a Value> {
     let mut views = answer.pointer("/rules")?.as_array()?.iter();
     views.find(|view| view.get("name").is_some_and(|own| own == name))
 }
 
-/// The capacity of a limit; without one, the amount of its rate, as [`Rule::limits`] set it.
+/// Returns the capacity of a limit, or the amount of its rate if it has no capacity.
+/// [`Rule::limits`] sets both alike.
 fn capacity(limit: &Value) -> Option<u64> {
     let amount = || limit.get("rate")?.as_str()?.split('/').next()?.parse().ok();
     limit.get("capacity").map_or_else(amount, Value::as_u64)
 }
 
-/// The earliest and the latest end of a change that lasts `lasts` milliseconds.
+/// Returns the earliest and the latest end of a change that lasts `lasts` milliseconds.
 const fn ends_between(sent: At, answered: At, lasts: u64) -> (At, At) {
     let lasts = lasts.saturating_mul(MS);
     let latest = answered.saturating_add(lasts).saturating_add(MARGIN);

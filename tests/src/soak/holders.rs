@@ -1,7 +1,7 @@
-//! Requests that stay in flight for a while, for the rules with `concurrency`.
+//! Clients for the rules with `concurrency`, whose requests stay in flight for a while.
 //!
-//! The upstream sends half an answer and waits until the client leaves. Connections are opened long
-//! before they are used, so that many of them belong to listeners that drain.
+//! The upstream sends half an answer and waits until the client leaves. Clients open connections
+//! long before they use them, so that many of them belong to listeners that drain.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::http::{Request, open};
 use crate::upstream::AS;
 use crate::wire::Wire;
 
-/// Open connections that are not used yet.
+/// Number of open connections that are not used yet.
 const SPARE: usize = 40;
-/// Requests of one thread that are in flight.
+/// Maximum number of requests in flight of one thread.
 const MOST: usize = 60;
 const MS: u64 = 1_000_000;
 
-/// A connection that waits for its only request.
+/// A connection for one request, which has not been sent yet.
 struct Spare {
     wire: Wire,
     opened: At,
@@ -34,7 +34,7 @@ struct Spare {
 struct Held {
     _wire: Wire,
     key: Arc<Key>,
-    /// Its index among the requests of the key.
+    /// Index of the request among the requests of the key.
     index: usize,
     until: At,
 }
@@ -65,7 +65,7 @@ pub fn run(book: &Book, address: SocketAddr, mut random: Random, stop: &Receiver
         let (Some(key), true) = (key, held.len() < MOST && !spare.is_empty()) else {
             continue;
         };
-        // Sometimes more than the rule allows.
+        // Sometimes send more requests than the rule allows.
         let times = if random.percent(10) { 10 } else { 1 };
         for _ in 0..times.min(spare.len()) {
             let next = spare.swap_remove(random.below(spare.len()));
@@ -81,7 +81,7 @@ fn hold(book: &Book, spare: Spare, key: &Arc<Key>, lasts: u64) -> Option<Held> {
     let request = Request::get(&format!("/{rule}")).header(KEY, &key.name);
     let sent = book.now();
     drop(wire.send(&request.header(AS, "hold").encode()));
-    // The head of the answer only: the rest never arrives.
+    // Read only the head of the answer, because the rest never arrives.
     let head = wire.receive(true).ok().flatten();
     let answered = book.now();
     let status = head.and_then(|head| head.start_line.split(' ').nth(1)?.parse::<u16>().ok());
@@ -107,7 +107,7 @@ fn hold(book: &Book, spare: Spare, key: &Arc<Key>, lasts: u64) -> Option<Held> {
     })
 }
 
-/// Records on drop that a client is about to leave.
+/// Records that a client is about to leave.
 fn leave(book: &Book, held: &Held) {
     let now = book.now();
     if let Some(event) = held.key.record().events.get_mut(held.index) {

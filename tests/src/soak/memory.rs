@@ -1,10 +1,11 @@
-//! The check that Envoy's memory stays flat.
+//! Checks that Envoy's memory stays flat.
 
 use crate::envoy::Memory;
 
 const MIB: u64 = 1 << 20;
-/// The allowed growth between the sixth of the time after the warm-up and the last sixth. The number of listeners that
-/// drain settles in the first third, and then varies: each keeps its filter chain, and sandboxes that died.
+/// Maximum growth between the first sixth after the warm-up and the last sixth of the time. The
+/// number of draining listeners becomes stable in the first third and then varies. Each listener
+/// keeps its filter chain and dead sandboxes.
 const ALLOWED: u64 = 48 * MIB;
 
 /// Samples of Envoy's memory at equal intervals.
@@ -17,7 +18,7 @@ impl Samples {
         self.0.push(memory);
     }
 
-    /// The median resident set in the `sixth`-th sixth of the time (from 0), in bytes.
+    /// Returns the median resident set in a sixth of the time (0 to 5), in bytes.
     fn median(&self, sixth: usize) -> u64 {
         let length = self.0.len();
         let (from, until) = (length * sixth / 6, length * (sixth + 1) / 6);
@@ -27,7 +28,7 @@ impl Samples {
         sizes.get(sizes.len() / 2).copied().unwrap_or(0)
     }
 
-    /// The course of the memory, as text.
+    /// Describes how the memory changed over time.
     pub fn summary(&self) -> String {
         let sixths: Vec<String> = (0..6).map(|n| (self.median(n) / MIB).to_string()).collect();
         format!(
@@ -37,8 +38,9 @@ impl Samples {
         )
     }
 
-    /// An error text if it grew after the warm-up, which is the first third of the time: from its last half on, as many
-    /// listeners end as begin.
+    /// Returns an error text if the memory grew after the warm-up. The warm-up is the first third
+    /// of the time. In its last half, the number of listeners that end is already equal to the
+    /// number of new listeners.
     pub fn growth(&self) -> Option<String> {
         let (warm, last) = (self.median(2), self.median(5));
         (last > warm + ALLOWED).then(|| format!("the resident set grew: {}", self.summary()))

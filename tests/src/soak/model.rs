@@ -1,8 +1,8 @@
-//! The model: the maximum and minimum that a key can get, seen from outside of Envoy.
+//! The model: the minimum and maximum that a key may get, as seen from outside of Envoy.
 //!
-//! For each request and each change it knows when it was sent, when it was answered, and the answer.
-//! Where the timing leaves two possibilities it takes the one in the limiter's favour, so a machine that
-//! stalls causes no false alarm. It calculates in whole numbers.
+//! For each request and each change, the model knows the answer, and when it was sent and answered.
+//! Where this leaves two possibilities, the model assumes the one that favours the limiter, so a
+//! slow machine causes no false alarm. It calculates in whole numbers.
 
 use bound::Bound;
 
@@ -12,44 +12,47 @@ use super::timeline::{At, Gives, KeySpan, Segment, Span, State, Timeline, segmen
 mod bound;
 mod line;
 
-/// One part or unit; the fractions of it are counted.
+/// One part or unit, as a number of its smallest fractions.
 const ONE: u128 = 1_000_000_000_000_000_000;
 
-/// Less than any limiter can distinguish from 0, and more than the rounding error of the divisions here.
+/// An amount that no limiter can distinguish from 0. It exceeds the rounding errors of the
+/// divisions here.
 const NOTHING: u128 = ONE / 1_000_000_000;
-/// The maximum rounding up of an exact level when it is carried over, in parts.
+/// Maximum amount by which an exact level is rounded up when it is carried over, in parts.
 const DROP: u128 = ONE / 1_000_000;
 
-/// The outcome of a request.
+/// Outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was admitted.
+    /// The request was admitted.
     Admitted,
-    /// 429.
+    /// The request got status 429.
     Refused,
-    /// Unknown, whether or not it took anything: its sandbox died.
+    /// The sandbox died, so it is unknown if the request took anything.
     Unknown,
 }
 
 /// A request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// When it was sent.
+    /// Time at which the request was sent.
     pub sent: At,
-    /// When it was answered.
+    /// Time at which the request was answered.
     pub answered: At,
-    /// Its outcome.
+    /// Outcome of the request.
     pub outcome: Outcome,
-    /// When its connection was opened.
+    /// Time at which the connection was opened.
     pub opened: At,
-    /// Until when it was certainly in flight once admitted: when its client was about to leave.
+    /// If the request was admitted, it was certainly in flight until this time, when its client was
+    /// about to leave.
     pub held_until: Option<At>,
-    /// When it passed, if it may have waited.
+    /// Times of the pass, if the request may have waited.
     pub pass: Option<Pass>,
 }
 
 impl Event {
-    /// When it was answered, or passed, which may be later if its client left.
+    /// Returns the time at which the request was answered, or passed. It may pass later than its
+    /// answer if its client left.
     const fn end(&self) -> At {
         match self.pass {
             Some(pass) if pass.arrived > self.answered => pass.arrived,
@@ -58,69 +61,70 @@ impl Event {
     }
 }
 
-/// When a request passed that may have waited.
+/// Times of a request that passed and may have waited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pass {
-    /// When it came.
+    /// Time at which the request arrived.
     pub came: At,
-    /// The latest instant at which it was decided.
+    /// Latest time at which the request was decided.
     pub decided_until: At,
-    /// The earliest instant at which it was due, if nothing has changed for a while.
+    /// Earliest time at which the request was due, if nothing has changed for a while.
     pub due_from: At,
-    /// When the upstream saw it.
+    /// Time at which the upstream received the request.
     pub arrived: At,
 }
 
-/// The earliest and the latest instant of an admission.
+/// Earliest and latest time of an admission.
 struct Between {
     from: At,
     until: At,
 }
 
-/// All records of a key.
+/// Everything that was recorded about a key.
 #[derive(Debug, Clone, Default)]
 pub struct Record {
-    /// Its requests.
+    /// Requests of the key.
     pub events: Vec<Event>,
-    /// Its overrides and bans.
+    /// Overrides and bans of the key.
     pub spans: Vec<KeySpan>,
-    /// When its bucket was reset.
+    /// Resets of the bucket: when they were sent and answered.
     pub resets: Vec<(At, At)>,
-    /// The numbers of its requests that may wait, with their places among all, until it is known when they passed.
+    /// Numbers of the requests that may wait, with their indices in `events`, until their passes
+    /// are known.
     pub numbers: Vec<(u64, usize)>,
 }
 
-/// A kind of broken promise.
+/// A kind of promise that a limiter must keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Promise {
-    /// More admitted than the largest numbers in force allow.
+    /// No more is admitted than the largest numbers in force allow.
     AtMost,
-    /// Less admitted than a key with so little use must get.
+    /// A key that has used so little is admitted.
     AtLeast,
-    /// A banned key was admitted.
+    /// A banned key is refused.
     Banned,
-    /// An unlimited key was refused.
+    /// An unlimited key is admitted.
     Unlimited,
-    /// A change is not in force, or was refused without a reason.
+    /// A change is in force after its answer, and is refused only for a reason.
     Change,
-    /// The store lost or gave up something, so that the model's bounds do not apply.
+    /// The store loses nothing and never gives up. Otherwise the model's bounds do not apply.
     Store,
-    /// Envoy's memory grew.
+    /// Envoy's memory does not grow.
     Memory,
 }
 
 /// A broken promise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Breach {
-    /// Which.
+    /// The promise.
     pub promise: Promise,
-    /// When.
+    /// Time of the breach.
     pub at: At,
-    /// The admitted amount, and the bound.
+    /// The admitted amount and the bound, as text.
     pub what: String,
 }
 
-/// Compares what a key got with its bounds; returns the first breach of each promise.
+/// Compares the requests of a key with its bounds. Returns the first breach of each promise.
 pub fn check(rule: &Rule, timeline: &Timeline, record: &Record) -> Vec<Breach> {
     let mut events = record.events.clone();
     events.sort_unstable_by_key(|event| (event.answered, event.sent));
@@ -131,7 +135,7 @@ pub fn check(rule: &Rule, timeline: &Timeline, record: &Record) -> Vec<Breach> {
     };
     let segments = segments(rule.levels(), &timeline.spans, &record.spans, first, last);
     let states = || segments.iter().flat_map(|segment| &segment.states);
-    // A ban creates a bucket before the first request.
+    // False after a ban, because a ban creates the bucket before the first request.
     let is_new = !record.spans.iter().any(|own| own.is_ban);
     let fewest = states().map(|state| state.most).min().filter(|_| is_new);
     let case = Case {
@@ -155,7 +159,8 @@ pub fn check(rule: &Rule, timeline: &Timeline, record: &Record) -> Vec<Breach> {
     breaches.into_iter().flatten().collect()
 }
 
-/// A level above the capacity drains at the slower rate; windows need two of their lengths.
+/// Returns the time after which nothing is left of an earlier use. A level above the capacity
+/// drains at the slower rate, and windows need two of their lengths.
 fn rest(segments: &[Segment]) -> u64 {
     let states = || segments.iter().flat_map(|segment| &segment.states);
     let longest = states().map(|state| state.refill).max().unwrap_or(0);
@@ -166,26 +171,26 @@ fn rest(segments: &[Segment]) -> u64 {
 
 struct Case<'a> {
     kind: Kind,
-    /// The numbers of a rule whose changes carry shares and units in turn; none of another rule.
+    /// Numbers of a rule whose changes alternate between shares and units. Empty for other rules.
     mixes: &'a [Span],
     segments: &'a [Segment],
     record: &'a Record,
     resets: [&'a [(At, At)]; 2],
-    /// By the instant of the answer.
+    /// Requests, sorted by the time of their answers.
     events: &'a [Event],
-    /// When the first request was sent.
+    /// Time at which the first request was sent.
     first: At,
-    /// The minimum number of parts that a new bucket of a limiter with a debt lacks; 0 where the bucket may
-    /// be older than the first request.
+    /// Minimum number of parts that a new bucket lacks, if its limiter starts with a debt. 0 if the
+    /// bucket may be older than the first request.
     starts_with: u64,
-    /// The earliest end of a window that begins with the first request.
+    /// Earliest end of a window that begins with the first request.
     first_window_until: At,
-    /// How long a key must be idle until nothing of its use is left, at the slowest numbers.
+    /// Time after which nothing is left of an idle key's use, at the slowest numbers.
     rest: u64,
 }
 
 impl Case<'_> {
-    /// A ban or an unlimited override counts from its answer to its earliest end.
+    /// Checks bans and unlimited overrides, each from its answer to its earliest end.
     fn words(&self) -> Option<Breach> {
         self.events.iter().find_map(|event| {
             let all = |gives: Gives| {
@@ -212,8 +217,9 @@ impl Case<'_> {
         spans.any(|own| own.gives == gives && own.touches(event.sent, event.end()))
     }
 
-    /// In every interval: the largest capacity in it, the refill over time, and one capacity for each reset, and for
-    /// each change of a rule that mixes shares and units.
+    /// Checks the upper bound of every interval: the largest capacity in it, the refill during it,
+    /// and one more capacity for each reset. A rule that mixes shares and units gets one for each
+    /// change, too.
     fn at_most(&self) -> Option<Breach> {
         let counts = |event: &&Event| {
             let passed = event.outcome == Outcome::Admitted || event.pass.is_some();
@@ -274,10 +280,11 @@ impl Case<'_> {
         None
     }
 
-    /// Maximum number of units between two instants, in fractions of [`ONE`].
+    /// Returns the maximum number of units between two instants, in fractions of [`ONE`].
     fn most(&self, from: At, until: At, bound: &Bound) -> u128 {
         let base = u128::from(bound.base);
-        // A limiter that pays later takes a unit more than there is; a unit's size may vary over time.
+        // A limiter that lets requests pay later admits one unit more than it has. The size of a
+        // unit may vary over time.
         let unit = (base * ONE).div_ceil(bound.least_base.into());
         let last = if self.kind.pays_later() { unit } else { 0 };
         let most = match self.kind {
@@ -294,7 +301,8 @@ impl Case<'_> {
         let resets = resets_from(from, &self.resets);
         let mixes = u128::try_from(self.mixes_between(from, until)).unwrap_or(u128::MAX);
         let by_resets = full.saturating_mul(resets.saturating_add(mixes));
-        // Those that wait when the bucket of their key is deleted pass beside a new line.
+        // If the bucket of a key is deleted while requests wait, they pass beside the requests of
+        // the new bucket.
         let [_, of_key] = self.resets;
         let lines = if self.kind.waits() {
             resets_from(from.saturating_sub(self.rest), &[of_key])
@@ -312,10 +320,10 @@ impl Case<'_> {
             | Kind::Line
             | Kind::SmoothBursty
             | Kind::SmoothWarmup => base * bound.gave,
-            // Requests in flight are counted elsewhere.
+            // Another check counts requests in flight.
             Kind::Concurrency => 0,
             Kind::SlidingLog => full * whole(bound.shortest),
-            // An entry counts for at least nine of the ten slots.
+            // An entry counts for nine of the ten slots or longer.
             Kind::SlidingWindow => full * whole(bound.shortest / 10 * 9),
             // The first window begins with the first request.
             Kind::FixedWindow if until < self.first_window_until => 0,
@@ -324,14 +332,15 @@ impl Case<'_> {
         full + by_time + by_resets
     }
 
-    /// Maximum number of changes between two instants by which the level may have changed, in a rule of shares and units.
+    /// Returns the maximum number of changes between two instants at which the level may have
+    /// grown, in a rule that mixes shares and units.
     fn mixes_between(&self, from: At, until: At) -> usize {
         let spans = self.mixes.iter();
         let spans = spans.filter(|span| span.from <= until && from <= span.until);
         spans.count().saturating_sub(1)
     }
 
-    /// A key with little enough use, or idle for long enough, is admitted.
+    /// Checks that a key is admitted if it has used little enough, or was idle for long enough.
     fn at_least(&self) -> Option<Breach> {
         if self.kind.waits() {
             return line::at_least(self);
@@ -371,7 +380,7 @@ impl Case<'_> {
         segments.flat_map(|segment| &segment.states)
     }
 
-    /// The maximum that was taken and not returned when `of` was decided.
+    /// Returns the maximum amount that was taken and not returned before `of` was decided.
     fn taken_before(&self, of: &Event) -> Taken {
         let may_take = |event: &&Event| {
             event.outcome != Outcome::Refused && event.sent <= of.answered && *event != of
@@ -407,13 +416,14 @@ impl Case<'_> {
         }
     }
 
-    /// The maximum number of parts in a unit between two instants.
+    /// Returns the maximum number of parts in a unit between two instants.
     fn part_of_a_unit(&self, from: At, until: At) -> u128 {
         let least = self.states(from, until).map(|state| state.base).min();
         ONE.div_ceil(least.unwrap_or(1).max(1).into())
     }
 
-    /// The maximum that rounding adds with each change of the numbers: a unit where levels are counts.
+    /// Returns the maximum amount that rounding adds at changes of the numbers. If levels are
+    /// counts, each change may add a unit.
     fn changes(&self, from: At, of: &Event) -> u128 {
         let begun = |segment: &&Segment| segment.from > from && segment.from <= of.answered;
         let changes = self.segments.iter().filter(begun);
@@ -428,13 +438,14 @@ impl Case<'_> {
             .sum()
     }
 
-    /// Returns true if nothing that was taken until `from` can remain at `until`. A counter whose window changes
-    /// counts the remainder in the new one.
+    /// Returns true if no use from before `from` can remain at `until`. If the window of a counter
+    /// changes, the remaining count moves to the new window.
     fn is_empty_again(&self, from: At, until: At) -> bool {
         let begun = |segment: &&Segment| segment.from > from && segment.from <= until;
         let changes = match self.kind {
             Kind::SlidingCounter => self.segments.iter().filter(begun).count(),
-            // Each raise in shares may multiply a level that a lowered capacity left above itself.
+            // Each raise in shares may multiply a level that is above the capacity since an earlier
+            // change.
             _ => self.mixes_between(from, until),
         };
         let changes = u64::try_from(changes).unwrap_or(u64::MAX);
@@ -444,7 +455,7 @@ impl Case<'_> {
 }
 
 struct Taken {
-    /// When the first of them was sent.
+    /// Time at which the first of them was sent.
     since: At,
     count: usize,
     parts: u128,
@@ -455,13 +466,13 @@ mod queue;
 #[cfg(test)]
 mod reference;
 
-// The requests in flight at an instant, for `concurrency`.
+// Checks the requests in flight, for `concurrency`.
 
 /// No request is admitted while other requests certainly take all slots.
 fn at_most(case: &Case<'_>, admitted: &[&Event]) -> Option<Breach> {
     let lease = case.segments.iter().flat_map(|segment| &segment.states);
     let lease = lease.map(|state| state.refill).min().unwrap_or(0);
-    // A reset forgets the requests in flight.
+    // True if a reset between the two requests may have deleted the other one's permit.
     let is_forgotten = |other: &Event, event: &Event| {
         let mut resets = case.resets.iter().flat_map(|list| list.iter());
         resets.any(|(sent, answered)| other.sent <= *answered && *sent <= event.answered)

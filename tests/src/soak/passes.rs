@@ -1,7 +1,8 @@
-//! The instants at which requests came to Envoy and passed, for rules whose requests wait.
+//! Records when requests arrived at Envoy and passed, for rules whose requests wait.
 //!
-//! Envoy stamps such a request with its own clock when the request goes on to the upstream, so a thread of the soak that
-//! has to wait for its processor does not make passes look closer to each other than they were.
+//! Envoy writes its own time into such a request when it forwards the request to the upstream. So a
+//! thread of the soak that has to wait for its processor does not make two passes look closer to
+//! each other than they were.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,12 +15,13 @@ use super::timeline::At;
 use crate::clock;
 use crate::wire::Message;
 
-/// The header with the number of a request.
+/// Header with the number of a request.
 pub const NUMBER: &str = "x-request-number";
-/// The header with Envoy's stamps.
+/// Header with Envoy's times.
 const STAMPS: &str = "x-stamps";
 
-/// Envoy's stamps of a request, for its route: when it came and when it goes on, in microseconds.
+/// Returns a header for the route, into which Envoy writes when a request arrived and when it is
+/// forwarded, in microseconds.
 pub fn stamps() -> Value {
     let value = "%START_TIME(%s%6f)% %EMIT_TIME(%s%6f)%";
     json!([{ "header": { "key": STAMPS, "value": value } }])
@@ -28,18 +30,18 @@ pub fn stamps() -> Value {
 /// A request that passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Passed {
-    /// When it came to Envoy.
+    /// Time at which the request arrived at Envoy.
     pub came: At,
-    /// When Envoy passed it on.
+    /// Time at which Envoy forwarded the request.
     pub went: At,
-    /// When the upstream had read it.
+    /// Time at which the upstream had read the request.
     pub arrived: At,
 }
 
-/// The requests that passed, by their numbers.
+/// Requests that passed, by their numbers.
 #[derive(Debug)]
 pub struct Passes {
-    /// When the soak began.
+    /// Start of the soak.
     pub start: Instant,
     numbers: AtomicU64,
     passed: Mutex<BTreeMap<u64, Passed>>,
@@ -56,7 +58,7 @@ impl Default for Passes {
 }
 
 impl Passes {
-    /// A number for a request.
+    /// Returns a new number for a request.
     pub fn number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
@@ -79,7 +81,7 @@ impl Passes {
         self.lock().insert(number, passed);
     }
 
-    /// When a request passed, once.
+    /// Returns the times of a request if it has passed. Returns them only once.
     pub fn take(&self, number: u64) -> Option<Passed> {
         self.lock().remove(&number)
     }
@@ -89,7 +91,8 @@ impl Passes {
     }
 }
 
-/// The instant of a stamp, `now` being both times since the soak began and `wall` by the clock of the stamp.
+/// Returns the instant of a stamp. `now` and `wall` are one instant: the time since the soak began,
+/// and the clock of the stamp.
 fn at(now: Duration, wall: SystemTime, stamp: &str) -> At {
     let stamp = Duration::from_micros(stamp.parse().unwrap_or(u64::MAX));
     let age = SystemTime::UNIX_EPOCH.checked_add(stamp);

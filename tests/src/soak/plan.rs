@@ -1,64 +1,65 @@
-//! The actions on the limiter during the load: a function of the seed alone. Their instants depend on
-//! the machine.
+//! The actions on the limiter during the load. The seed alone determines them, but their times
+//! depend on the machine.
 
 use super::random::Random;
 use super::rules::{Numbers, Rule};
 
-/// The configurations that updates choose from.
+/// Number of configurations from which an update chooses.
 pub const VARIANTS: usize = 4;
-/// The keys of a rule that are in use at a time.
+/// Number of keys of a rule that are in use at a time.
 pub const SLOTS: usize = 3;
 
-/// The way in which a configuration gets to Envoy.
+/// How a configuration is delivered to Envoy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// A new listener with the filter in it.
+    /// As a new listener that contains the filter.
     Listener,
-    /// A new listener and, at the same time, its separately delivered filter.
+    /// As a new listener and, at the same time, a new filter that is delivered separately.
     Both,
-    /// A new filter for the existing listener.
+    /// As a new filter for the existing listener.
     Extension,
 }
 
-/// The temporary numbers of a key.
+/// Temporary numbers of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Special {
     /// A multiple of the rule's numbers.
     Scale(u64),
-    /// Its own numbers.
+    /// Other numbers.
     Own(Numbers),
-    /// Unlimited.
+    /// No limit.
     Unlimited,
-    /// Banned.
+    /// A ban.
     Banned,
 }
 
-/// One action. Rules and slots are indices; durations are in milliseconds.
+/// An action. Rules and slots are indices. Durations are in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Another configuration, by its index; a rollback returns to the previous one.
+    /// Delivers another configuration. A rollback delivers the previous one.
     Update {
-        /// The configuration.
+        /// Index of the configuration.
         variant: usize,
-        /// The way.
+        /// Way of delivery.
         way: Way,
-        /// True if it is the previous one.
+        /// True for a rollback to the previous configuration.
         rollback: bool,
     },
-    /// A configuration that Envoy has to reject.
+    /// Delivers a configuration that Envoy must reject.
     BadUpdate {
-        /// The way.
+        /// Way of delivery.
         way: Way,
     },
-    /// An edit of a rule's limits.
+    /// Edits a rule's limits.
     Edit {
         /// The rule.
         rule: usize,
-        /// Its new limits.
+        /// New limits of the rule.
         numbers: Numbers,
-        /// True if all buckets are reset, instead of the carry of the rule's family.
+        /// True if the edit resets all buckets. Otherwise the rule's family determines what they
+        /// keep.
         reset: bool,
-        /// The duration, if it ends by itself.
+        /// Duration of the edit. `None` if it has no end.
         lasts: Option<u64>,
     },
     /// Drops the edit of a rule.
@@ -66,34 +67,34 @@ pub enum Action {
         /// The rule.
         rule: usize,
     },
-    /// An override for the key in a slot.
+    /// Sets an override for the key in a slot.
     Override {
         /// The rule.
         rule: usize,
         /// The slot.
         slot: usize,
-        /// The key's numbers.
+        /// Numbers of the key.
         special: Special,
-        /// The duration.
+        /// Duration of the override.
         lasts: u64,
     },
-    /// Ends that override early.
+    /// Removes the override before its end.
     DropOverride {
         /// The rule.
         rule: usize,
         /// The slot.
         slot: usize,
     },
-    /// A ban of the key in a slot.
+    /// Bans the key in a slot.
     Ban {
         /// The rule.
         rule: usize,
         /// The slot.
         slot: usize,
-        /// The duration.
+        /// Duration of the ban.
         lasts: u64,
     },
-    /// Ends that ban early.
+    /// Lifts the ban before its end.
     Unban {
         /// The rule.
         rule: usize,
@@ -107,32 +108,32 @@ pub enum Action {
         /// The slot.
         slot: usize,
     },
-    /// Crashes of sandboxes.
+    /// Crashes sandboxes.
     Crash {
-        /// The number of requests that cause one, each on its own connection.
+        /// Number of requests that crash a sandbox, each on a separate connection.
         requests: u64,
     },
-    /// A flood of made-up keys.
+    /// Sends a flood of made-up keys.
     Flood {
-        /// The number of keys.
+        /// Number of keys.
         keys: u64,
     },
 }
 
-/// An endless list of actions with the milliseconds to wait before each.
+/// An endless list of actions, each with the time to wait before it, in milliseconds.
 #[derive(Debug)]
 pub struct Plan {
     random: Random,
     rules: Vec<Rule>,
     round: Vec<Word>,
-    /// Indices into [`ROUND`] of the actions left out.
+    /// For each entry of [`ROUND`], true if its action is left out.
     without: Vec<bool>,
     variant: usize,
     before: usize,
     extension: bool,
 }
 
-/// The kind of an action, before its details are drawn.
+/// Kind of an action, before its details are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Word {
     Update,
@@ -149,7 +150,7 @@ enum Word {
     Flood,
 }
 
-/// The names of actions for leaving them out.
+/// Names of the actions, to leave some of them out.
 pub const WORDS: [&str; 12] = [
     "update",
     "rollback",
@@ -165,7 +166,8 @@ pub const WORDS: [&str; 12] = [
     "flood",
 ];
 
-/// In the order of [`WORDS`]. Each round contains everything in random order, so a short soak covers it all.
+/// Number of times that each action occurs in a round, in the order of [`WORDS`]. A round has its
+/// actions in random order, so that even a short soak covers all of them.
 const ROUND: [(Word, usize); 12] = [
     (Word::Update, 3),
     (Word::Rollback, 2),
@@ -182,7 +184,8 @@ const ROUND: [(Word, usize); 12] = [
 ];
 
 impl Plan {
-    /// The plan of a seed for these rules, without the actions named in `without` ([`WORDS`]).
+    /// Creates the plan of a seed for these rules, without the actions named in `without`
+    /// ([`WORDS`]).
     pub fn new(seed: u64, rules: Vec<Rule>, without: &[String]) -> Self {
         let is_left_out = |word: &str| without.iter().any(|name| name == word);
         Self {
@@ -196,8 +199,9 @@ impl Plan {
         }
     }
 
-    /// The numbers of all rules in each configuration. A rule of shares has the same in all of them; of the others,
-    /// two in three differ from the first configuration.
+    /// Returns the numbers of all rules in each configuration. A rule of the family `Share` has the
+    /// same numbers in all of them. Of the other rules, two in three differ from the first
+    /// configuration.
     pub fn variants(seed: u64, rules: &[Rule]) -> Vec<Vec<Numbers>> {
         let mut random = Random::new(seed, 2);
         let first: Vec<Numbers> = rules.iter().map(|rule| rule.numbers(&mut random)).collect();
@@ -246,7 +250,8 @@ impl Plan {
         }
     }
 
-    /// One in four is a line, because only a change that meets a long line shows much.
+    /// Choose a rule whose requests wait in one of four cases, because only a change that meets a
+    /// long queue shows much.
     fn rule(&mut self) -> usize {
         let is_line = |rule: &usize| self.rules.get(*rule).is_some_and(|rule| rule.kind.waits());
         let lines: Vec<usize> = (0..self.rules.len()).filter(is_line).collect();

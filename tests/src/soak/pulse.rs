@@ -1,9 +1,10 @@
-//! How late the timer of a worker may have been.
+//! Measures how late the timers of the workers may have been.
 //!
-//! A request is due at an instant, and passes when the timer of its worker fires after that: never early, but late on
-//! a busy machine. A connection to each worker, beside the limiter, shows how late that may be. Its requests are answered
-//! one after the other, each in a turn of the worker's event loop of its own, and each turn fires all timers that were
-//! due when it began.
+//! A waiting request is due at an instant, and passes when the timer of its worker next fires. It
+//! is never early, but on a busy machine it is late. One connection to each worker, on a listener
+//! without the limiter, shows how late. Its requests are answered one after the other, each in a
+//! separate turn of the worker's event loop. Each turn fires all timers that were due when it
+//! began.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
@@ -18,33 +19,35 @@ use crate::config::PULSE;
 use crate::envoy::Envoy;
 use crate::http::{Http, Request};
 
-/// The time between two pulses of a worker.
+/// Time between two pulses of a worker.
 const PAUSE: Duration = Duration::from_millis(5);
-/// A timer fires after a whole number of milliseconds, and is set again in whole milliseconds if that was too early.
+/// Maximum rounding of a timer. It fires after a whole number of milliseconds, and if that was too
+/// early, it is set again in whole milliseconds.
 const TIMER: u64 = 2_000_000;
 const START: Duration = Duration::from_secs(20);
 
-/// A request that was answered.
+/// A request to a worker, and its answer.
 #[derive(Debug, Clone, Copy)]
 struct Pulse {
     sent: At,
     answered: At,
 }
 
-/// The pulses of each worker.
+/// Pulses of each worker.
 #[derive(Debug)]
 pub struct Pulses(Vec<Mutex<Vec<Pulse>>>);
 
 impl Pulses {
-    /// No pulses of this many workers.
+    /// Creates an empty list for each worker.
     pub fn new(workers: usize) -> Self {
         Self((0..workers).map(|_| Mutex::default()).collect())
     }
 
-    /// The earliest instant at which a request was due that a timer let pass at `went`, whichever worker's it was.
+    /// Returns the earliest time at which a request was due that any worker's timer let pass at
+    /// `went`.
     ///
-    /// The turn of the last pulse before that may be the same one. The turn of the pulse before began after that pulse
-    /// was sent, and fired everything that was due by then.
+    /// The last pulse before `went` may have been answered in the same turn. The turn of the pulse
+    /// before that began after that pulse was sent, and fired all timers that were due by then.
     pub fn due_from(&self, went: At) -> At {
         let of = |pulses: &[Pulse]| {
             let answered = pulses.partition_point(|pulse| pulse.answered <= went);
@@ -55,8 +58,8 @@ impl Pulses {
         earliest.saturating_sub(TIMER)
     }
 
-    /// The latest instant at which a request was decided that came at `came`: in the same turn, which ended before a
-    /// pulse was answered that was sent later.
+    /// Returns the latest time at which a request was decided that arrived at `came`. The turn that
+    /// decided it ended before the answer to any pulse that was sent later.
     pub fn decided_until(&self, came: At) -> At {
         let of = |pulses: &[Pulse]| {
             let sent = pulses.partition_point(|pulse| pulse.sent < came);
@@ -65,7 +68,7 @@ impl Pulses {
         self.each(of).max().unwrap_or(At::MAX)
     }
 
-    /// Maximum time between two answers of each worker.
+    /// Returns the maximum time between two answers to a worker.
     pub fn longest(&self) -> At {
         let gap = |two: &[Pulse]| match two {
             [one, next] => next.answered.saturating_sub(one.answered),
@@ -90,7 +93,7 @@ impl Pulses {
     }
 }
 
-/// A connection to each worker.
+/// Opens a connection to each worker.
 pub fn open(envoy: &Envoy, workers: usize) -> Result<Vec<Http>> {
     let address = envoy.listener(PULSE)?.context("no listener for pulses")?;
     let mut all: Vec<Http> = (0..workers).map(|_| Http::new(address)).collect();
@@ -111,7 +114,7 @@ pub fn run(book: &Book, worker: usize, mut http: Http, stop: &Receiver<()>) {
     let request = Request::get("/");
     while matches!(stop.recv_timeout(PAUSE), Err(RecvTimeoutError::Timeout)) {
         let sent = book.now();
-        // Without an answer there is no pulse, and requests may have been later.
+        // A request without an answer is no pulse, so requests may count as later.
         if http
             .send_once(&request)
             .is_ok_and(|answer| answer.is_some())

@@ -1,16 +1,16 @@
-//! Random numbers from a seed: the same seed gives the same numbers on every machine.
+//! Random numbers from a seed. Equal seeds give equal numbers on every machine.
 
-/// `SplitMix64`.
+/// The generator `SplitMix64`.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// The numbers of this seed. Different streams of one seed are unrelated.
+    /// Creates a generator. Different streams of one seed are unrelated.
     pub const fn new(seed: u64, stream: u64) -> Self {
         Self(seed.wrapping_add(stream.wrapping_mul(0xd1b5_4a32_d192_ed03)))
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -19,20 +19,20 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number in `least..=most`.
+    /// Returns a number in `least..=most`.
     pub fn between(&mut self, least: u64, most: u64) -> u64 {
         let span = most.saturating_sub(least).saturating_add(1);
         least + self.next().checked_rem(span).unwrap_or(0)
     }
 
-    /// An index below `count`, which is not 0.
+    /// Returns an index below `count`, which must not be 0.
     pub fn below(&mut self, count: usize) -> usize {
         let count = u64::try_from(count).unwrap_or(u64::MAX);
         let index = self.between(0, count.saturating_sub(1));
         usize::try_from(index).unwrap_or(0)
     }
 
-    /// True with this probability in percent.
+    /// Returns true with this probability in percent.
     pub fn percent(&mut self, share: u64) -> bool {
         self.between(0, 99) < share
     }

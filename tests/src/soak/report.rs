@@ -1,4 +1,4 @@
-//! The output of a soak: a progress line at times, and a table at the end.
+//! Prints the output of a soak: progress lines, and a table at the end.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use super::memory::Samples;
 use super::model::{Event, Outcome};
 use super::timeline::At;
 
-/// A progress line.
+/// Formats a progress line.
 pub fn progress(book: &Book, now: At) -> String {
     let counted = |what| book.counted(what);
     let updates = counted("updates by listener")
@@ -40,7 +40,7 @@ pub fn begin(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Writes all violations so far into the file for them, if there are any.
+/// Writes all violations so far into their file, if there are any.
 pub fn write(book: &Book, options: &Options) -> Result<()> {
     let violations = book.violations();
     if violations.is_empty() {
@@ -57,7 +57,7 @@ pub fn write(book: &Book, options: &Options) -> Result<()> {
     fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// The command that repeats the actions of a soak.
+/// Returns the command that repeats the actions of a soak.
 fn repeat(options: &Options) -> String {
     let Options { seed, lasts, .. } = options;
     let minutes = lasts.as_secs() / 60;
@@ -69,7 +69,8 @@ fn repeat(options: &Options) -> String {
     line
 }
 
-/// The actions done, the first violation of each kind in full, and the number of each kind.
+/// Prints the actions, the first violation of each kind in full, and the number of violations of
+/// each kind.
 pub fn table(book: &Book, samples: &Samples, options: &Options, say: &mut dyn FnMut(&str)) {
     let seed = options.seed;
     for (what, count) in book.counts() {
@@ -125,7 +126,8 @@ fn tell(violation: &Violation, seed: u64, say: &mut dyn FnMut(&str)) {
     }
 }
 
-/// When it was sent and answered, its outcome, and since when its connection is open.
+/// Formats a request: when it was sent and answered, its outcome, and when its connection was
+/// opened.
 fn request(event: &Event) -> String {
     let outcome = match event.outcome {
         Outcome::Admitted => "admitted",

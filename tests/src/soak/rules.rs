@@ -1,9 +1,9 @@
 //! The rules under test, and the numbers that they may have.
 //!
-//! Configurations, overrides, and edits without a `carry` keep the units that a key has used. Edits with
-//! `proportional` keep its share of the capacity. A capacity that is lowered in shares and raised in units forgives
-//! something each time, by design. So there are rules of which only the units are carried, rules of which only the
-//! shares are, and rules of both, to which a weaker bound applies.
+//! Configurations, overrides, and edits without a `carry` keep the units that a key has used. Edits
+//! with `proportional` keep its share of the capacity. If edits lower a capacity in shares and
+//! raise it in units, each such change forgives something by design. So some rules have changes in
+//! units only, others have changes in shares only, and rules with both have a weaker bound.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use super::random::Random;
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
 
-/// The algorithms.
+/// Algorithms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// `funnel`
@@ -40,7 +40,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds.
+    /// All algorithms.
     pub const ALL: [Self; 11] = [
         Self::Funnel,
         Self::TokenBucket,
@@ -55,7 +55,7 @@ impl Kind {
         Self::Concurrency,
     ];
 
-    /// The name in the rule file.
+    /// Returns the name in the rule file.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Funnel => "funnel",
@@ -71,13 +71,13 @@ impl Kind {
         }
     }
 
-    /// True if requests wait for their turn.
+    /// Returns true if requests wait for their turn.
     pub const fn waits(self) -> bool {
         matches!(self, Self::Line)
     }
 
-    /// True if a request passes as soon as everything before it is paid for, so that the last one may
-    /// exceed the capacity.
+    /// Returns true if a request passes as soon as earlier requests are paid for, so that the last
+    /// one may exceed the capacity.
     pub const fn pays_later(self) -> bool {
         matches!(
             self,
@@ -85,7 +85,7 @@ impl Kind {
         )
     }
 
-    /// True if the level is a whole number of units, so that a fraction of it is rounded.
+    /// Returns true if the level is a whole number of units, so that a fraction of it is rounded.
     pub const fn rounds(self) -> bool {
         matches!(
             self,
@@ -94,20 +94,21 @@ impl Kind {
     }
 }
 
-/// The way in which a key's use is carried over when the numbers of its rule change.
+/// How a key's use is carried over when the numbers of its rule change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
-    /// As a fraction: by edits with `proportional` only. Every configuration has the same numbers, and no key has
-    /// others.
+    /// As a share of the capacity. The rule is changed only by edits with `proportional`, every
+    /// configuration has the same numbers for it, and no key has others.
     Share,
-    /// In units: by configurations, overrides, and edits with `keep` or without a `carry`.
+    /// In units. The rule is changed by configurations, overrides, and edits with `keep` or without
+    /// a `carry`.
     Units,
-    /// In units and in fractions: by all of these in turn.
+    /// In units and in shares, by all of these changes in turn.
     Mixed,
 }
 
 impl Family {
-    /// The query for the `carry` of the edit of this number.
+    /// Returns the query parameter `carry` of the n-th edit.
     pub const fn carry(self, number: u64) -> &'static str {
         match (self, number % 3) {
             (Self::Share, _) | (Self::Mixed, 2) => "carry=proportional",
@@ -116,38 +117,39 @@ impl Family {
         }
     }
 
-    /// True if configurations and overrides change its numbers.
+    /// Returns true if configurations and overrides change the numbers.
     pub const fn has_variants(self) -> bool {
         !matches!(self, Self::Share)
     }
 }
 
-/// The numbers of a limit: a capacity, and the nanoseconds in which all of it is refilled (the length
-/// of windows).
+/// Numbers of a limit: a capacity, and the time in which all of it is refilled (the length of a
+/// window).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Numbers {
-    /// In cost units.
+    /// Capacity, in cost units.
     pub capacity: u64,
-    /// In nanoseconds.
+    /// Refill time, in nanoseconds.
     pub refill: u64,
 }
 
 /// A rule under test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// Its name, and its path.
+    /// Name of the rule, which is also its path.
     pub name: String,
-    /// The algorithm of its only limit.
+    /// Algorithm of its only limit.
     pub kind: Kind,
-    /// The way in which its numbers change.
+    /// How its numbers change.
     pub family: Family,
-    /// True if it refills so little in the life of a key that its count is almost exact. The other rules
-    /// refill within seconds: their keys show that no client is locked out.
+    /// True if the rule refills so little while a key is in use that the model's count is almost
+    /// exact. The other rules refill within seconds. Their keys show that no client is locked out.
     pub slow: bool,
 }
 
 impl Rule {
-    /// The rules of a soak: every algorithm, slow and fast, in each family; mixed are those with a level.
+    /// Returns the rules of a soak: every algorithm in each family, with slow and with fast refill.
+    /// Only algorithms with a level are in the mixed family.
     pub fn all() -> Vec<Self> {
         let mut rules = Vec::new();
         let has_level =
@@ -177,8 +179,8 @@ impl Rule {
         rules
     }
 
-    /// The way in which its levels are carried over, whatever an edit requests: neither taken slots nor places in a
-    /// line are a fraction of the capacity.
+    /// Returns how levels are carried over. Some algorithms ignore the edit's `carry`, because
+    /// neither requests in flight nor waiting requests are a share of the capacity.
     pub fn levels(&self) -> Family {
         match self.kind {
             Kind::Concurrency | Kind::Line => Family::Units,
@@ -186,12 +188,12 @@ impl Rule {
         }
     }
 
-    /// True if a change of its numbers may forgive, or add, up to a whole capacity.
+    /// Returns true if a change of the numbers may forgive, or add, up to one capacity.
     pub fn is_mixed(&self) -> bool {
         self.levels() == Family::Mixed
     }
 
-    /// Numbers for this rule.
+    /// Returns random numbers for this rule.
     pub fn numbers(&self, random: &mut Random) -> Numbers {
         if self.kind.waits() {
             return self.line(random);
@@ -207,8 +209,8 @@ impl Rule {
         }
     }
 
-    /// A line whose last place is some seconds away at the most. One in four has the other speed, so that a change
-    /// may free it, or stop it.
+    /// Returns random numbers for a queue of some seconds at most. One in four has the other speed,
+    /// so that a change may empty or stop the queue.
     fn line(&self, random: &mut Random) -> Numbers {
         let capacity = random.between(3, 25);
         let is_slow = self.slow != random.percent(25);
@@ -223,7 +225,7 @@ impl Rule {
         }
     }
 
-    /// The limits with these numbers, as in a rule file.
+    /// Returns the limits with these numbers, as in a rule file.
     pub fn limits(&self, numbers: Numbers) -> Value {
         let Numbers { capacity, refill } = numbers;
         let ms = refill / MS;
@@ -239,7 +241,7 @@ impl Rule {
             Kind::SlidingWindow => {
                 json!({ "capacity": capacity, "window": time, "slot_capacity": capacity })
             }
-            // More than any capacity here, including scaled ones.
+            // More than any capacity here, including capacities of overrides.
             Kind::LeakyQueue => json!({ "capacity": capacity, "rate": rate, "immediate": 1_000 }),
             Kind::SmoothBursty => {
                 let seconds = format!("{}.{:03}", ms / 1_000, ms % 1_000);
@@ -256,25 +258,26 @@ impl Rule {
         json!([limit])
     }
 
-    /// The rule with these numbers, as in a rule file.
+    /// Returns the rule with these numbers, as in a rule file.
     pub fn document(&self, numbers: Numbers) -> Value {
         json!({
             "name": self.name,
             "match": { "path": { "exact": format!("/{}", self.name) } },
             "key": [{ "header": KEY }],
-            // A store that gives up would admit without counting, and the limiter would be blamed.
+            // If the store gave up, the default would admit without counting, and the model would
+            // blame the limiter.
             "on_error": "refuse",
             "limits": self.limits(numbers),
         })
     }
 }
 
-/// The header with the key.
+/// Header with the key.
 pub const KEY: &str = "x-user-id";
-/// The rule of the made-up keys, and its path.
+/// Name of the rule for made-up keys, which is also its path.
 pub const FLOOD: &str = "flood";
 
-/// The rule of the made-up keys, which are refused and remembered.
+/// Returns the rule for made-up keys.
 pub fn flood() -> Value {
     let limits = json!([{ "algorithm": "funnel", "capacity": 1, "rate": "1/10s" }]);
     json!({

@@ -1,64 +1,66 @@
-//! The possible states over time, seen from outside of Envoy: a change comes into force at some
-//! instant between the one at which it was sent and the one at which it was answered. So spans of old
-//! and new numbers overlap, and the model takes the one in the limiter's favour.
+//! The possible states over time, as seen from outside of Envoy. A change comes into force at some
+//! instant between its request and its answer. In between, both old and new numbers may be in
+//! force, and the model assumes the ones that favour the limiter.
 
 use super::rules::{Family, Numbers};
 
 /// Nanoseconds since the soak began.
 pub type At = u64;
-/// An end that has not been reached.
+/// End of a span that is still open.
 pub const OPEN: At = At::MAX;
-/// Some instants are only known to the millisecond, and an end is noticed only with a request.
+/// Tolerance for ends: some instants are known only to the millisecond, and an end is noticed only
+/// with a request.
 pub const MARGIN: u64 = 100_000_000;
 
 /// Numbers that may have been in force for a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// The earliest instant.
+    /// Earliest time.
     pub from: At,
-    /// The latest.
+    /// Latest time.
     pub until: At,
-    /// The numbers.
+    /// Numbers that may be in force.
     pub numbers: Numbers,
 }
 
-/// The numbers of a key that replace its rule's.
+/// Temporary numbers of a key, which replace its rule's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gives {
     /// A multiple of the capacity and the rate.
     Scale(u64),
-    /// Its own numbers.
+    /// Other numbers.
     Own(Numbers),
-    /// Unlimited.
+    /// No limit.
     Unlimited,
-    /// Banned: by an override, or by an operator.
+    /// A ban, by an override or by an operator.
     Banned,
 }
 
-/// An override or a ban of one key: possible in all of its time, certain in the middle.
+/// An override or a ban of one key. It may have been in force between `from` and `until`, and
+/// certainly was between `sure_from` and `sure_until`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeySpan {
-    /// When it was sent.
+    /// Time at which it was sent.
     pub from: At,
-    /// When it was answered.
+    /// Time at which it was answered.
     pub sure_from: At,
-    /// The earliest end.
+    /// Earliest end.
     pub sure_until: At,
-    /// The latest end.
+    /// Latest end.
     pub until: At,
-    /// Its effect.
+    /// Numbers, ban or exemption of the key.
     pub gives: Gives,
-    /// True if it is stored in the bucket, as an operator's ban, and not in the rules.
+    /// True for an operator's ban, which is stored in the bucket and not in the rules.
     pub is_ban: bool,
 }
 
 impl KeySpan {
-    /// Returns true if it was certainly in force all the time.
+    /// Returns true if it was certainly in force during the whole interval.
     pub const fn covers(&self, from: At, until: At) -> bool {
         self.sure_from <= from && until <= self.sure_until
     }
 
-    /// Returns true if it may have been in force at some time.
+    /// Returns true if it may have been in force at some time of the interval.
     pub const fn touches(&self, from: At, until: At) -> bool {
         self.from <= until && from <= self.until
     }
@@ -67,27 +69,28 @@ impl KeySpan {
 /// An action on a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deed {
-    /// When it was sent.
+    /// Time at which the action was sent.
     pub at: At,
-    /// Its key, if it was on one.
+    /// Key of the action, if it concerned only one key.
     pub key: Option<String>,
-    /// The action, as text.
+    /// Description of the action.
     pub what: String,
 }
 
-/// All records of a rule.
+/// Everything that was recorded about a rule.
 #[derive(Debug, Clone, Default)]
 pub struct Timeline {
-    /// Its numbers.
+    /// Numbers of the rule.
     pub spans: Vec<Span>,
-    /// Edits that reset buckets, once each: the interval in which that may have happened.
+    /// Edits that reset buckets: when they were sent and answered.
     pub resets: Vec<(At, At)>,
-    /// The actions, as text.
+    /// Actions on the rule.
     pub history: Vec<Deed>,
 }
 
 impl Timeline {
-    /// These numbers may be in force from now on, and so may the previous ones until [`Self::settle`].
+    /// Records that these numbers may be in force from now on. The previous numbers may stay in
+    /// force until [`Self::settle`].
     pub fn propose(&mut self, from: At, until: At, numbers: Numbers) {
         self.spans.push(Span {
             from,
@@ -96,17 +99,18 @@ impl Timeline {
         });
     }
 
-    /// Only the numbers proposed at `sent` are in force after `answered`.
+    /// Records that after `answered` only the numbers proposed at `sent` are in force.
     pub fn settle(&mut self, sent: At, answered: At) {
         self.end(answered, |span| span.from != sent);
     }
 
-    /// The numbers proposed at `sent` are not in force after `answered`: they were refused.
+    /// Records that the numbers proposed at `sent` were refused, so they are not in force after
+    /// `answered`.
     pub fn withdraw(&mut self, sent: At, answered: At) {
         self.finish(sent, answered);
     }
 
-    /// The numbers proposed at `sent` end by themselves.
+    /// Records that the numbers proposed at `sent` end automatically.
     pub fn finish(&mut self, sent: At, until: At) {
         self.end(until, |span| span.from == sent);
     }
@@ -120,7 +124,7 @@ impl Timeline {
         self.spans.retain(|span| span.from <= span.until);
     }
 
-    /// The last actions until then on a key or on all keys.
+    /// Returns the last actions until then that concerned this key or all keys.
     pub fn last(&self, until: At, key: &str, count: usize) -> Vec<Deed> {
         let touches = |deed: &&Deed| {
             let is_other = deed.key.as_ref().is_some_and(|other| other != key);
@@ -133,21 +137,22 @@ impl Timeline {
     }
 }
 
-/// Numbers in the units of the model: the level of a key is in *parts*, of which a unit is `1 / base`. A
-/// level that is carried as a fraction keeps its parts, and its base is the capacity; one that is carried in
-/// units has base 1. There is room for `most` parts, and they are refilled within `refill`.
+/// Numbers in the model's units. The level of a key is in *parts*. If the level is carried as a
+/// fraction, it keeps its parts, and a unit has `1 / base` of the parts, where `base` is the
+/// capacity. If the level is carried in units, `base` is 1. There are at most `most` parts, and
+/// they are refilled within `refill`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct State {
-    /// Units in a part.
+    /// Units per part.
     pub base: u64,
-    /// The largest level, in parts.
+    /// Maximum level, in parts.
     pub most: u64,
-    /// The nanoseconds in which all parts are refilled.
+    /// Time in which all parts are refilled, in nanoseconds.
     pub refill: u64,
 }
 
 impl State {
-    /// The maximum number of units at once.
+    /// Returns the maximum number of units at once.
     pub const fn capacity(&self) -> u64 {
         self.base.saturating_mul(self.most)
     }
@@ -169,18 +174,19 @@ impl State {
     }
 }
 
-/// A time in which the possible states do not change.
+/// An interval in which the possible states do not change.
 #[derive(Debug, Clone)]
 pub struct Segment {
-    /// Its first instant.
+    /// First instant.
     pub from: At,
-    /// The instant after its last.
+    /// Instant after the last one.
     pub until: At,
-    /// Each of these may have been in force.
+    /// States, of which any may have been in force.
     pub states: Vec<State>,
 }
 
-/// The times between `from` and `until`, without gaps, with the possible states of a key.
+/// Returns the intervals between `from` and `until`, without gaps, with the possible states of a
+/// key.
 pub fn segments(
     family: Family,
     spans: &[Span],

@@ -1,5 +1,5 @@
-//! Requests that wait for their turn, for the rules that hold them: many clients, most of them at the same key for a
-//! while, so that its line is long when something changes. Some leave while they wait.
+//! Clients for the rules that hold requests. At any time, most of them send to the same key, so
+//! that many requests wait when something changes. Some clients leave while they wait.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,12 +16,13 @@ use super::timeline::At;
 use crate::http::{Request, open};
 use crate::wire::Wire;
 
-/// The time for which most clients are at the same key.
+/// Time for which most clients send to the same key.
 const RUSH: u64 = 3 * SECOND;
-/// A queue is shorter than this, so a client that waits this long has been forgotten.
+/// Time limit for a waiting client. Queues are shorter, so a client that waits longer was
+/// forgotten.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Sends requests until `stop` is closed, one at a time.
+/// Sends requests, one at a time, until `stop` is closed.
 pub fn run(book: &Book, address: SocketAddr, mut random: Random, stop: &Receiver<()>) {
     let lines: Vec<usize> = (0..book.rules.len())
         .filter(|rule| book.waits(*rule))
@@ -44,7 +45,7 @@ pub fn run(book: &Book, address: SocketAddr, mut random: Random, stop: &Receiver
     }
 }
 
-/// The key that most are at, or any.
+/// Chooses the key to which most clients send, or any other key.
 fn choose(book: &Book, lines: &[usize], random: &mut Random) -> Option<Arc<Key>> {
     let turn = usize::try_from(book.now() / RUSH).unwrap_or(0);
     let (rule, slot) = if random.percent(75) {
@@ -61,7 +62,7 @@ struct Connection {
     opened: At,
 }
 
-/// One request; returns the connection if another one may follow.
+/// Sends one request. Returns the connection if another request may follow.
 fn ask(
     book: &Book,
     address: SocketAddr,

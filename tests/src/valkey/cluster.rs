@@ -1,4 +1,4 @@
-//! A cluster of Valkey: three primaries, each with a replica.
+//! A Valkey cluster: three primaries, each with a replica.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,10 +11,10 @@ use super::{Reply, START};
 use crate::clock::eventually;
 use crate::temp::TempDir;
 
-/// The slots of a cluster are 0 to this.
+/// Number of a cluster's last slot. The first one is 0.
 const LAST_SLOT: u32 = 16_383;
 const PRIMARIES: u32 = 3;
-/// A replica takes over within seconds of a primary's loss.
+/// Time limit for a failover. A replica takes over within seconds after its primary is lost.
 const FAIL_OVER: Duration = Duration::from_mins(1);
 
 /// A running cluster. Nodes 0 to 2 are the first primaries, and node n + 3 is the replica of node n.
@@ -39,12 +39,12 @@ impl ValkeyCluster {
         Ok(cluster)
     }
 
-    /// The URLs for the relay's `--engine`.
+    /// Returns the URLs for the relay's `--engine`.
     pub fn urls(&self) -> Vec<String> {
         self.nodes.iter().map(Node::url).collect()
     }
 
-    /// The directory with the nodes' logs.
+    /// Returns the directory with the nodes' logs.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
@@ -55,17 +55,17 @@ impl ValkeyCluster {
         Ok(())
     }
 
-    /// Stops a node as a hanging server.
+    /// Makes a node hang.
     pub fn pause(&self, node: usize) -> Result<()> {
         self.node(node)?.pause()
     }
 
-    /// Continues a node.
+    /// Lets a hanging node continue.
     pub fn resume(&self, node: usize) -> Result<()> {
         self.node(node)?.resume()
     }
 
-    /// Runs a command on a node; an error of the server is an error.
+    /// Runs a command on a node. An error reply counts as an error.
     pub fn run(&self, node: usize, command: &[&str]) -> Result<Reply> {
         self.node(node)?.run(command)
     }
@@ -74,10 +74,10 @@ impl ValkeyCluster {
         self.nodes.get(node).context("no such node")
     }
 
-    /// The node that serves a key now.
+    /// Returns the node that serves a key now.
     pub fn primary_of(&self, key: &str) -> Result<usize> {
         for at in 0..self.nodes.len() {
-            // Only the node that serves it answers; the others give its address.
+            // Only the node that serves the key answers. The other nodes reply with its address.
             if self.run(at, &["GET", key]).is_ok() {
                 return Ok(at);
             }
@@ -158,7 +158,7 @@ fn is_whole(info: &Reply) -> bool {
     matches!(info, Reply::Text(text) if text.contains("cluster_state:ok"))
 }
 
-/// The options of a node.
+/// Adds the options of a node.
 fn options(command: &mut Command, port: u16, path: &Path) -> Result<()> {
     let bus = port.checked_add(1).context("no port for the bus")?;
     Node::serve(command, port, path);

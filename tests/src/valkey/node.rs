@@ -1,4 +1,4 @@
-//! A server on a port, which is one of several that know each other by their ports.
+//! A server on a port. Several such servers know each other by their ports.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -13,17 +13,17 @@ use crate::paths::valkey_bin;
 use crate::process::{Group, Guarded, signal};
 use crate::temp::TempDir;
 
-/// One server.
+/// A server.
 #[derive(Debug)]
 pub(crate) struct Node {
-    /// None while it is killed.
+    /// `None` while the server is killed.
     process: Option<Guarded>,
     address: SocketAddr,
 }
 
 impl Node {
-    /// Starts a server in a directory of its own, with the options that `options` adds for its port. Another
-    /// process may take a port between the look and the start; then the next one is tried.
+    /// Starts a server in a separate directory, with the options that `options` adds for its port.
+    /// Another process may take a port after it was found to be free. The next port is tried then.
     pub(crate) fn start(
         dir: &TempDir,
         options: impl Fn(&mut Command, u16, &Path) -> Result<()>,
@@ -61,7 +61,7 @@ impl Node {
         )
     }
 
-    /// The options of a server without persistence.
+    /// Adds the options of a server without persistence.
     pub(crate) fn serve(command: &mut Command, port: u16, path: &Path) {
         command
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
@@ -74,12 +74,12 @@ impl Node {
         self.address
     }
 
-    /// The URL for the relay's `--engine`.
+    /// Returns the URL for the relay's `--engine`.
     pub(crate) fn url(&self) -> String {
         format!("redis://{}", self.address)
     }
 
-    /// Runs a command; an error of the server is an error.
+    /// Runs a command. An error reply counts as an error.
     pub(crate) fn run(&self, command: &[&str]) -> Result<Reply> {
         Resp::tcp(self.address)?.run(command)
     }
@@ -88,12 +88,12 @@ impl Node {
         self.process = None;
     }
 
-    /// Stops it as a hanging server.
+    /// Makes the server hang.
     pub(crate) fn pause(&self) -> Result<()> {
         self.signal("STOP")
     }
 
-    /// Continues it.
+    /// Lets the hanging server continue.
     pub(crate) fn resume(&self) -> Result<()> {
         self.signal("CONT")
     }
@@ -119,7 +119,7 @@ impl Node {
     }
 }
 
-/// A port that is free now, with a free one after it.
+/// Returns a port that is free now, and whose successor is free, too.
 fn free_port() -> Result<u16> {
     loop {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;

@@ -1,4 +1,5 @@
-//! The protocol of Redis and Valkey (RESP2) on a socket: just enough to look into a server.
+//! The protocol of Redis and Valkey (RESP2) on a socket, as far as tests need it to look into a
+//! server.
 
 use std::fmt::Debug;
 use std::io::{BufRead as _, BufReader, Read, Write};
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
-/// A command that takes longer has hung.
+/// Timeout of a command. A longer command has hung.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A reply.
@@ -19,16 +20,16 @@ pub enum Reply {
     Nil,
     /// A number.
     Number(i64),
-    /// A text or bytes; those that are not UTF-8 are replaced.
+    /// A text or bytes. Invalid UTF-8 is replaced.
     Text(String),
-    /// Several.
+    /// A list of replies.
     List(Vec<Self>),
-    /// An error of the server.
+    /// An error reply.
     Error(String),
 }
 
 impl Reply {
-    /// The numbers in a list; a text that is a number counts.
+    /// Returns the numbers in a list. A text of digits counts as a number.
     pub fn numbers(&self) -> Result<Vec<i64>> {
         let Self::List(list) = self else {
             bail!("not a list: {self:?}");
@@ -36,7 +37,7 @@ impl Reply {
         list.iter().map(Self::number).collect()
     }
 
-    /// The number.
+    /// Returns the number.
     pub fn number(&self) -> Result<i64> {
         match self {
             Self::Number(number) => Ok(*number),
@@ -45,7 +46,7 @@ impl Reply {
         }
     }
 
-    /// The texts in a list.
+    /// Returns the texts in a list.
     pub fn texts(&self) -> Result<Vec<String>> {
         let Self::List(list) = self else {
             bail!("not a list: {self:?}");
@@ -58,7 +59,7 @@ impl Reply {
     }
 }
 
-/// A socket, of whatever family.
+/// A TCP or Unix socket.
 trait Socket: Read + Write + Debug + Send {
     fn set_timeouts(&self, timeout: Duration) -> std::io::Result<()>;
 }
@@ -84,7 +85,7 @@ pub struct Resp {
 }
 
 impl Resp {
-    /// Connects to a socket in the file system.
+    /// Connects to a Unix socket.
     pub fn unix(path: &Path) -> Result<Self> {
         let socket = UnixStream::connect(path)
             .with_context(|| format!("cannot connect to {}", path.display()))?;
@@ -106,13 +107,13 @@ impl Resp {
         })
     }
 
-    /// Sets how long a command may take.
+    /// Sets the timeout of later commands.
     pub fn patience(&mut self, timeout: Duration) -> Result<()> {
         self.socket.get_ref().set_timeouts(timeout)?;
         Ok(())
     }
 
-    /// Runs a command; an error of the server is an error.
+    /// Runs a command. An error reply counts as an error.
     pub fn run(&mut self, command: &[&str]) -> Result<Reply> {
         match self.ask(command)? {
             Reply::Error(error) => bail!("{command:?}: {error}"),
@@ -120,7 +121,7 @@ impl Resp {
         }
     }
 
-    /// Runs a command, and gives an error of the server as a reply.
+    /// Runs a command. Returns an error reply like any other reply.
     pub fn ask(&mut self, command: &[&str]) -> Result<Reply> {
         let mut bytes = format!("*{}\r\n", command.len()).into_bytes();
         for part in command {

@@ -13,10 +13,10 @@ use crate::clock::eventually;
 use crate::temp::TempDir;
 
 const SENTINELS: usize = 3;
-/// A replica takes over within seconds of a primary's loss.
+/// Time limit for a failover. A replica takes over within seconds after its primary is lost.
 const FAIL_OVER: Duration = Duration::from_mins(2);
 
-/// The running servers. Node 0 is the first primary, and node 1 its replica.
+/// Running servers. Node 0 is the first primary, and node 1 its replica.
 #[derive(Debug)]
 pub struct ValkeySentinels {
     nodes: Vec<Node>,
@@ -26,10 +26,11 @@ pub struct ValkeySentinels {
 }
 
 impl ValkeySentinels {
-    /// The primary's name.
+    /// Name of the primary.
     pub const NAME: &str = "loudou";
 
-    /// Starts the servers and waits until the replica follows and every sentinel knows all of the others.
+    /// Starts the servers, and waits until the replica follows and every sentinel knows the other
+    /// sentinels.
     pub fn start() -> Result<Self> {
         let dir = TempDir::new("valkey-sentinels")?;
         let serve = |command: &mut Command, port: u16, path: &Path| {
@@ -59,12 +60,12 @@ impl ValkeySentinels {
         Ok(all)
     }
 
-    /// The URLs of the sentinels, for the relay's `--engine`.
+    /// Returns the URLs of the sentinels, for the relay's `--engine`.
     pub fn urls(&self) -> Vec<String> {
         self.sentinels.iter().map(Node::url).collect()
     }
 
-    /// The URL of a node itself.
+    /// Returns the URL of a node.
     pub fn node_url(&self, node: usize) -> Result<String> {
         Ok(self.node(node)?.url())
     }
@@ -75,32 +76,32 @@ impl ValkeySentinels {
         Ok(())
     }
 
-    /// Stops a node as a hanging server.
+    /// Makes a node hang.
     pub fn pause(&self, node: usize) -> Result<()> {
         self.node(node)?.pause()
     }
 
-    /// Continues a node.
+    /// Lets a hanging node continue.
     pub fn resume(&self, node: usize) -> Result<()> {
         self.node(node)?.resume()
     }
 
-    /// Stops a sentinel as a hanging server.
+    /// Makes a sentinel hang.
     pub fn pause_sentinel(&self, sentinel: usize) -> Result<()> {
         self.sentinel(sentinel)?.pause()
     }
 
-    /// Runs a command on a sentinel; an error of the server is an error.
+    /// Runs a command on a sentinel. An error reply counts as an error.
     pub fn run_sentinel(&self, sentinel: usize, command: &[&str]) -> Result<Reply> {
         self.sentinel(sentinel)?.run(command)
     }
 
-    /// Runs a command on a node; an error of the server is an error.
+    /// Runs a command on a node. An error reply counts as an error.
     pub fn run(&self, node: usize, command: &[&str]) -> Result<Reply> {
         self.node(node)?.run(command)
     }
 
-    /// Waits until node 1 has all that was written to node 0.
+    /// Waits until node 1 has everything that was written to node 0.
     pub fn await_replica(&self) -> Result<()> {
         eventually(START, "the replica to have all writes", || {
             let offset = |node| {
@@ -111,15 +112,15 @@ impl ValkeySentinels {
                 let offset = lines.find_map(|line| line.strip_prefix("master_repl_offset:"));
                 Ok::<_, anyhow::Error>(offset.and_then(|text| text.parse::<u64>().ok()))
             };
-            // In this order: what is written later does not count.
+            // Read the primary's position first, so that later writes do not count.
             let (written, got) = (offset(0)?, offset(1)?);
             Ok((written.is_some() && written <= got).then_some(()))
         })
     }
 
-    /// Ends the replication to node 1 for good: it may take over all the same.
+    /// Ends the replication to node 1 for good. Node 1 may take over nevertheless.
     pub fn cut_replica(&self) -> Result<()> {
-        // The user and the password of nobody: the primary refuses it when it connects again.
+        // No such user exists, so the primary refuses the replica when it connects again.
         self.run(
             1,
             &[
@@ -137,7 +138,7 @@ impl ValkeySentinels {
         })
     }
 
-    /// Waits until this sentinel names a node, and the node is a primary.
+    /// Waits until this sentinel names the node as the primary, and the node is one.
     pub fn await_primary(&self, sentinel: usize, node: usize) -> Result<()> {
         let sentinel = self.sentinel(sentinel)?;
         let node = self.node(node)?;
@@ -178,7 +179,7 @@ impl ValkeySentinels {
     }
 }
 
-/// A sentinel keeps what it knows in its file.
+/// A sentinel needs a writable configuration file, because it keeps its state there.
 fn watch(command: &mut Command, own: u16, path: &Path, port: &str) -> Result<()> {
     let name = ValkeySentinels::NAME;
     let quorum = SENTINELS.div_ceil(2);

@@ -1,5 +1,5 @@
-//! Finds the changes that are missing at an Envoy. It may have lost them in a restart, which is
-//! reported once, or they are in effect at other watched Envoys. The key `a` offers to apply them.
+//! Finds the changes that an Envoy lacks: changes that it lost in a restart, and changes that are
+//! in effect at other watched Envoys. The key `a` offers to apply them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,11 +49,11 @@ pub(crate) fn note(state: &mut State, snapshot: &Snapshot) {
     }
 }
 
-/// How long the message about a restart stays when no change was lost.
+/// Time for which the message about a restart stays if no change was lost.
 const SHOWN: Nanos = Nanos::from_secs(60);
 
 /// Returns the banner shown after a restart. It lists the lost changes until the user applies or
-/// dismisses them. It is short so that its end fits on the screen.
+/// dismisses them. It is short, because its end must fit on the screen too.
 pub(crate) fn banner(state: &State) -> Option<String> {
     let restarted_at = state.restarted_at?;
     let lost = state.ledger.lost()?;
@@ -153,7 +153,7 @@ fn in_short(item: &Item, unix_ms: u64) -> String {
 /// Handles the result of applying changes again.
 pub(crate) fn answered(state: &mut State, result: Result<Vec<(Item, Done)>, Failure>) {
     state.link.hurry(state.now);
-    // The bans may have created buckets.
+    // The bans may have created buckets, so the searches start again.
     state.searches_anew = true;
     let results = match result {
         Ok(results) => results,

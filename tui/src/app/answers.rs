@@ -17,7 +17,7 @@ use loudou_client::change::{Change, put_back};
 use loudou_rules::rule::tried;
 use loudou_words::text::escape;
 
-/// How long the rows of a changed rule stay highlighted.
+/// Time for which the rows of a changed rule stay highlighted.
 const STANDS_OUT: Nanos = Nanos::from_secs(5);
 
 /// Handles a rule that was read again. An open form continues with the new values.
@@ -101,8 +101,8 @@ fn accepted(state: &mut State, sending: &Sending, answer: Answer) {
     }
 }
 
-/// Handles a change that is not sent to the Envoy on the screen, or that is still queued. No answer
-/// will arrive to close its form, so the form is closed here.
+/// Closes the form of a change that is not sent to the Envoy on the screen, or that is still
+/// queued. No answer would close it.
 pub(crate) fn not_sent_here(state: &mut State, sending: &Sending, fate: &str) {
     let rule = sending.change.verb().rule();
     if form_of(state, rule).is_some_and(|form| form.stage == Stage::Sending) {

@@ -32,14 +32,14 @@ pub(crate) struct Broadcast {
     sending: Sending,
     /// One-line description of the change.
     title: String,
-    /// When the user confirmed the change.
+    /// Time at which the user confirmed the change.
     begun: Nanos,
     /// Result for each Envoy, indexed by the Envoy's number.
     results: Vec<Delivery>,
     /// Envoys at which the change may have been made although no answer confirms it.
     in_doubt: BTreeSet<usize>,
-    /// Envoys at which the change that this one undoes is in doubt. `since` is when that change was
-    /// confirmed.
+    /// Envoys at which the undone change is in doubt, if this change is an undo. `since` is the
+    /// time at which the undone change was confirmed.
     doubtful: BTreeSet<usize>,
     since: Nanos,
     /// True once the results of all Envoys were reported.
@@ -55,7 +55,8 @@ impl Broadcast {
         (envoys, marked): (usize, &BTreeSet<usize>),
         now: Nanos,
     ) -> Self {
-        // The command line names the rule, the key and the values, and the user can run it again.
+        // The title is the command line, which names the rule, the key and the values, and which
+        // the user can run again.
         let verb = sending.change.verb();
         let title = verb.command(None).unwrap_or_else(|| verb.question().title);
         sending.broadcast = Some(number);
@@ -80,8 +81,8 @@ impl Broadcast {
         }
     }
 
-    /// Starts sending, and returns what to send to which Envoy. The Envoy `at`, at which the user
-    /// confirmed the change, is included even if it is not connected.
+    /// Starts sending. Returns the change for each Envoy that gets it now. The Envoy `at`, at which
+    /// the user confirmed the change, gets it even if it is not connected.
     pub(crate) fn begin(
         &mut self,
         at: usize,
@@ -105,7 +106,7 @@ impl Broadcast {
         sent
     }
 
-    /// Returns why the change is not sent to an Envoy, or why it was not made there.
+    /// Returns the reason why the change is not sent to an Envoy, or was not made there.
     pub(crate) fn failure(&self, number: usize) -> Option<&str> {
         match self.results.get(number)? {
             Delivery::Failed(why) => Some(why),
@@ -275,7 +276,7 @@ impl Broadcast {
         let open = results.filter_map(|(result, state)| {
             let fate = match result {
                 Delivery::Sending => "was sent, but not answered".to_owned(),
-                // Some results are still missing, so no message has reported this failure yet.
+                // While results are missing, no message on the screen has reported this failure.
                 Delivery::Failed(why) if !self.is_over() => format!("failed: {why}"),
                 Delivery::NotAsked | Delivery::Done(_) | Delivery::Failed(_) => return None,
             };
@@ -285,8 +286,8 @@ impl Broadcast {
         open.collect()
     }
 
-    /// Returns a one-line summary once all Envoys have answered, with true if any of them failed.
-    /// The summary is returned only once.
+    /// Returns a one-line summary once all Envoys have answered, and true if the change failed at
+    /// any of them. Later calls return `None`.
     pub(crate) fn news(&mut self, states: &[State]) -> Option<(String, bool)> {
         if self.is_reported || !self.is_over() {
             return None;

@@ -55,7 +55,7 @@ fn apply(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
         Command::Freeze => freeze(state),
         Command::Hide => {
             state.hides_keys = !state.hides_keys;
-            // Messages may contain keys.
+            // Messages may contain keys, so they are removed when keys are hidden.
             state.toasts.clear();
             let words = if state.hides_keys {
                 "keys are hidden"
@@ -85,8 +85,7 @@ fn apply(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
         Command::Undo => undoing::ask(state),
         Command::Start(change) => start(state, change),
         Command::BanAll => ban_all(state),
-        // With several Envoys, the caller runs the command, because it has the state of every
-        // Envoy.
+        // With several Envoys, `Watched` runs the command, because it has the state of every Envoy.
         Command::Again if state.targets.len() > 1 => state.asks_again = true,
         Command::Again => {
             let lacking = again::lacking(state, std::iter::empty());
@@ -165,7 +164,7 @@ fn edit(state: &mut State, effects: &mut Vec<Effect>) {
 }
 
 /// Asks whether to switch the current rule from shadow mode to enforcing, or from enforcing to
-/// shadow mode. Esc leads to the form, which also offers the third mode.
+/// shadow mode. Esc opens the form, which also offers the mode `off`.
 fn change_mode(state: &mut State, effects: &mut Vec<Effect>) {
     if screens::target_rule(state).is_none() {
         return choose_rule(state, "M");
@@ -194,7 +193,7 @@ fn drop_edit(state: &mut State) {
     let mut detail: Vec<String> = view.edit.iter().map(edited_by).collect();
     let form = Form::new(view.clone(), state.polled_ns());
     let fields = form.versus(&after).into_iter();
-    // The end of a trial changes no limit of its rule.
+    // Ending a trial does not change the rule's limits, so no differences are listed.
     let fields = fields.filter(|_| tried(&rule).is_none());
     detail.extend(fields.map(|[field, now, then, _]| format!("{field} {now} → {then}")));
     detail.extend(previewed::with_waits(state, &edit));

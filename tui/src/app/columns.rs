@@ -233,7 +233,7 @@ pub(crate) struct Longest {
     pub(crate) capacity: u16,
 }
 
-/// What the current data need from the table layout.
+/// Properties of the current data that determine the columns.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wishes {
     pub(crate) longest: Longest,

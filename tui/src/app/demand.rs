@@ -1,4 +1,4 @@
-//! A key's demand compared with its limit. It answers the question "how much would this key need?".
+//! Compares a key's demand with its limit, and computes how much the key would need.
 
 use loudou_limiter::Rate;
 use loudou_words::num::{float, whole};

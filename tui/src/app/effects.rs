@@ -32,7 +32,7 @@ pub(crate) enum Effect {
 }
 
 impl Effect {
-    /// Returns the effect's goal, for the message if the effect cannot start.
+    /// Returns the goal of the effect, which a message names if the effect cannot start.
     pub(crate) fn goal(&self) -> Goal {
         match self {
             Self::Poll(_) => Goal::Poll,
@@ -55,10 +55,11 @@ pub(crate) enum Goal {
     Other,
 }
 
-/// The data that the app already has, so that a poll reads no more than necessary.
+/// Request for a poll. It lists the data that the app already has, so that the poll reads no more
+/// than necessary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PollRequest {
-    /// Instance that the data come from. Empty before the first poll.
+    /// Process that the data come from. Empty before the first poll.
     pub(crate) instance: String,
     /// Generation of the rules already read.
     pub(crate) generation: Option<u64>,
@@ -137,7 +138,7 @@ pub(crate) enum Tried {
     NotMade(Box<Change>, String),
 }
 
-/// A change that may or may not have been made, because no answer arrived.
+/// A change that may have been made, although no answer arrived.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct InDoubt {
     pub(crate) change: Change,

@@ -260,8 +260,9 @@ pub(crate) fn inside((columns, _): (u16, u16)) -> u16 {
     columns.saturating_sub(6).min(90)
 }
 
-// The request that the form shows when it is opened on a bucket. It matches the bucket's rule and
-// has its key. The user types the parts that neither the rule nor the key determines.
+// Constructs the request that the form shows when it is opened on a bucket. The request matches the
+// bucket's rule and has its key. The user adds the parts that neither the rule nor the key
+// determines.
 
 /// Returns the request, or `None` if this version of the app cannot read the rule.
 fn request(rule: &Value, key: Option<&str>) -> Option<TypedRequest> {
@@ -325,7 +326,7 @@ fn of_key(
             KeyPart::Query(name) => query.push(format!("{name}={value}")),
             KeyPart::Cookie(name) => cookies.push(format!("{name}={value}")),
             KeyPart::Metadata(path) => request.metadata.push((path.join("."), value)),
-            // Every address in the network produces this key, so any will do.
+            // Every address in the network gives this key, so the first one is used.
             KeyPart::Source(_) => request.source = known.as_deref().map(address),
             KeyPart::Path { .. } => request.path = known,
             KeyPart::Route => request.route = known,
@@ -355,8 +356,8 @@ fn named(request: &mut TypedRequest, matches: &Match) {
     }
 }
 
-/// Returns a text that passes the test, or `None` if the test requires absence, or if the text
-/// would have to be invented.
+/// Returns a text that passes the test. `None` if the test requires absence, or if the test does
+/// not contain such a text.
 fn passing(test: &Test) -> Option<String> {
     match test {
         Test::Exact(value) | Test::Prefix(value) | Test::Suffix(value) => Some(value.clone()),
@@ -481,7 +482,8 @@ impl Field {
         }
     }
 
-    /// Returns true if the field waits for a value that a rule needs and that cannot be guessed.
+    /// Returns true if the field still needs a value that the rule requires and that could not be
+    /// derived.
     fn is_open(&self) -> bool {
         let text = self.line.text();
         self.part == Part::Header && text.ends_with(": ")

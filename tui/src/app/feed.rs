@@ -11,7 +11,7 @@ use super::state::State;
 
 /// Maximum number of other rows that a poll may read.
 const OTHERS: usize = 128;
-/// While the screen is frozen, polls are this many times less frequent. They only check the
+/// Factor by which polls are less frequent while the screen is frozen. They then only check the
 /// connection and detect restarts.
 const FROZEN: u64 = 5;
 
@@ -45,7 +45,7 @@ pub(crate) fn request(state: &State) -> PollRequest {
     }
 }
 
-/// Describes the data that need not be read again.
+/// Lists the data that the next poll need not read again.
 fn at_hand(state: &State) -> PollRequest {
     let waiting = state
         .frozen

@@ -146,8 +146,8 @@ impl Filter {
             .all(|term| term.test.passes(row) != term.negated)
     }
 
-    /// Returns the server searches that find the passing rows, as far as the server supports it: by
-    /// a part of the key as typed, by rule, or by state. `rules` are the names of all rules.
+    /// Returns the server's searches that find rows which pass the filter: by a part of the key as
+    /// typed, by rule, or by state. `rules` are the names of all rules.
     pub(crate) fn searches<'a>(&self, rules: impl Iterator<Item = &'a str> + Clone) -> Vec<Wanted> {
         let mut searches = self.searches_by_state(rules);
         if self
@@ -400,7 +400,7 @@ fn value(field: Field, row: &Row) -> Option<f64> {
 }
 
 fn compare(found: f64, op: Op, wanted: f64) -> bool {
-    // Rates are quotients, so they are equal if they are displayed as equal.
+    // Rates are quotients, so they count as equal if they are displayed as equal.
     let equal = (found - wanted).abs() < 0.05;
     match op {
         Op::AtLeast => found >= wanted,

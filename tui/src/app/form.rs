@@ -44,7 +44,7 @@ pub(crate) struct Form {
     pub(crate) stage: Stage,
     /// Problems that belong to no field.
     pub(crate) problems: Vec<String>,
-    /// Effect on the known keys, for the question.
+    /// Effect of the edit on the known keys, shown in the question.
     pub(crate) effect: Vec<String>,
     /// Demand of the selected key, if it exceeds the limit.
     pub(crate) demand: Option<String>,
@@ -328,8 +328,8 @@ impl Form {
     }
 
     /// Updates the form to the rule `now`. Values that the user typed stay, all others are
-    /// replaced. If the form enforces a trial, all values are the values of the trial: they stay
-    /// when `now` is the tried rule, because the user has chosen them.
+    /// replaced. If the form enforces a trial, its values are the trial's, which the user has
+    /// chosen, so they stay when `now` is the tried rule.
     pub(crate) fn rebase(&mut self, now: RuleView, now_ns: u64) {
         if let Some(tried) = self.tried.as_mut().filter(|tried| tried.name == now.name) {
             **tried = now;
@@ -480,7 +480,8 @@ const CARRIES: [&str; 3] = ["keep", "proportional", "reset"];
 pub(crate) enum Kind {
     /// A field of the limit with this index.
     Limit(usize, &'static config::Field),
-    /// A part of such a field whose number comes with each request, as a JSON pointer into its object.
+    /// A part of a field whose number comes with each request. The text is a JSON pointer into the
+    /// field's object.
     Sourced(usize, &'static config::Field, &'static str),
     Mode,
     Carry,
@@ -574,8 +575,9 @@ impl Field {
         }
     }
 
-    /// Returns the parts of a field whose number comes with each request: what applies to requests without a number,
-    /// and the bounds. The path of the number stays as it is.
+    /// Returns a form field for each editable part of a number that comes with each request: the
+    /// default for requests without a number, and the bounds. The path of the number cannot be
+    /// edited.
     fn of_source(
         index: usize,
         name: &str,
@@ -616,7 +618,7 @@ impl Field {
         }
     }
 
-    /// Returns a value as shown. An empty value is replaced by the default.
+    /// Returns the text to show for a value. For an empty value, this is the default.
     pub(crate) fn shown(&self, value: String) -> String {
         match self.kind {
             Kind::Limit(_, field) if value.is_empty() => {

@@ -56,7 +56,7 @@ impl Axis {
         self.place_ns.saturating_add(ahead).saturating_sub(behind)
     }
 
-    /// Handles an answer with this server time. Returns its position.
+    /// Handles an answer with this server time. Returns the answer's position in the history.
     fn answered(&mut self, server_ns: u64, read_at: Nanos) -> u64 {
         if let Some((last_ns, came)) = self.last.filter(|_| self.is_new_process) {
             self.server_ns = server_ns;
@@ -85,7 +85,7 @@ impl History {
     /// Handles a restart of Envoy, after which its counters and its clock begin again.
     pub(crate) fn restart(&mut self) {
         self.axis.is_new_process = true;
-        // Keeps rates from spanning the restart, however fast it was.
+        // Leaves a gap even after a fast restart, so that no rate spans the restart.
         if let Some((place_ns, _)) = &mut self.axis.last {
             *place_ns = place_ns.saturating_add(1);
         }
@@ -123,8 +123,8 @@ impl History {
         }
     }
 
-    /// Notes that a bucket did not exist at `server_ns`, so that the requests that created it are
-    /// counted. Does nothing if the bucket has a history.
+    /// Records that a bucket did not exist at `server_ns`, so that the requests since then count,
+    /// beginning with the one that created it. Does nothing if the bucket has a history.
     pub(crate) fn note_absent(&mut self, id: &BucketName, server_ns: u64) {
         let at_ns = self.axis.place(server_ns);
         self.buckets.entry(id.clone()).or_insert_with(|| Track {
@@ -234,8 +234,8 @@ impl Evictions {
 }
 
 impl Evicted {
-    /// Adds the total at `at_ns`. A total that is lower than the one before shows that Envoy was restarted, because the
-    /// counter only grows within a process; the readings before it are then dropped.
+    /// Adds the total at `at_ns`. The counter only grows within a process, so a lower total shows
+    /// that Envoy was restarted, and the earlier readings are dropped.
     fn note(&mut self, total: u64, at_ns: u64) {
         let last = self.totals.back();
         if last.is_some_and(|(at, before)| *at >= at_ns || *before > total) {
@@ -262,9 +262,9 @@ impl Evicted {
     }
 }
 
-/// Returns which rules count for the total of admitted requests. A request that a shadow rule or a
-/// trial would admit is also counted by the rule that enforces, so it would be counted twice. If no
-/// rule enforces, all rules count.
+/// Returns a test for rules that count for the total of admitted requests. A request that a shadow
+/// rule or a trial would admit is also counted by the rule that enforces, so it would be counted
+/// twice. If no rule enforces, all rules count.
 pub(crate) fn admitting(rules: &[RuleTotals]) -> impl Fn(&RuleTotals) -> bool {
     let enforces = |rule: &RuleTotals| rule.mode == Mode::Enforce.name();
     let any = rules.iter().any(enforces);
@@ -539,7 +539,7 @@ impl Track {
         rates.map(|rates| rates.all()).reduce(f64::max)
     }
 
-    /// The time since which this minute's requests are known.
+    /// Returns the time since which the requests of the last minute are known.
     pub(crate) fn known_since(&self) -> u64 {
         let first = self
             .samples
@@ -548,7 +548,8 @@ impl Track {
         first.max(self.at_ns.saturating_sub(WINDOW_NS))
     }
 
-    /// The requests counted since `from_ns`, and those before it that are in the same sample.
+    /// Returns the requests counted since `from_ns`. A sample that contains this time counts as a
+    /// whole.
     pub(crate) fn counted_since(&self, from_ns: u64) -> Counts {
         let samples = self.samples.iter().rev();
         let samples = samples.take_while(|sample| sample.to_ns > from_ns);
@@ -643,7 +644,8 @@ mod evicted_tests {
 
     const S: u64 = 1_000_000_000;
 
-    /// Recent evictions end when the total stops growing.
+    /// Once the total has stopped growing for the length of the window, there are no recent
+    /// evictions.
     #[test]
     fn evictions_come_and_go() {
         let mut evicted = Evicted::default();

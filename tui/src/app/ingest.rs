@@ -28,8 +28,8 @@ const MOST_ROWS: usize = 2_000;
 
 /// Applies a snapshot, or keeps it for later while the screen is frozen.
 pub(crate) fn polled(state: &mut State, snapshot: Box<Snapshot>) {
-    // The status is read first. If later calls of the poll were slow, its totals are already this
-    // old on arrival.
+    // The status is the first call of a poll. If later calls were slow, its totals are `status_age`
+    // old when the poll ends.
     let read_at = state.now.get().saturating_sub(snapshot.status_age.get());
     let read_at = Nanos::new(read_at);
     again::note(state, &snapshot);
@@ -76,7 +76,7 @@ fn apply(state: &mut State, mut snapshot: Snapshot, read_at: Nanos) {
         data.rows.clear();
         (data.whole_ns, data.complete_ns) = (None, None);
     }
-    // A bucket without history did not exist when all buckets were known.
+    // A bucket without history did not exist at the last time at which all buckets were known.
     let absent_ns = data.complete_ns;
     let patience_ns = state.patience().get();
     let history = &mut state.history;
@@ -113,7 +113,8 @@ fn apply(state: &mut State, mut snapshot: Snapshot, read_at: Nanos) {
     tracks.retain(|id, _| rows.contains(id) || Some(id) == open.as_ref());
     let used = snapshot.status.store.used;
     data.truncated = snapshot.truncated && used > count(data.rows.len());
-    // If buckets are evicted, as many rows as buckets may include rows of evicted buckets.
+    // While buckets are evicted, some rows may belong to evicted buckets, so an equal number of
+    // rows and buckets proves nothing.
     let store = &snapshot.status.store;
     let keeps_all = store.evicted_lossy == 0 && store.evicted_lossless == 0;
     if !snapshot.truncated || (keeps_all && !data.truncated) {
@@ -219,7 +220,7 @@ fn beside(rules: &[RuleView]) -> Vec<RuleView> {
     ordered
 }
 
-/// Marks the buckets of rules in shadow mode, because older filters do not mark them.
+/// Marks the buckets of rules in shadow mode, because older versions of the filter do not.
 fn mark_shadow(snapshot: &mut Snapshot) {
     let rules = snapshot.status.rules.iter();
     let shadow: BTreeSet<&str> = rules

@@ -111,8 +111,7 @@ pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
         return Some("keys are hidden; H shows them".to_owned());
     }
     match command {
-        // The bucket that was opened last does not count here, because the user looks at other
-        // rows.
+        // The last open bucket is not used here, because the user looks at other rows.
         Command::Open if state.selected_row().is_none() => Some("no bucket is selected".to_owned()),
         Command::Open => screens::view(Screen::Bucket).closed(state),
         Command::Show(screen) => screens::view(screen).closed(state),
@@ -140,7 +139,7 @@ pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
             let none = state.data.is_none();
             none.then(|| "no data yet".to_owned())
         }
-        // The other Envoys may offer changes or lack some.
+        // Another Envoy may offer or lack changes, so the command can run.
         Command::Again if state.targets.len() > 1 => locked.filter(|_| state.settings.read_only),
         Command::Again => locked.or_else(|| {
             let lost = state.ledger.lost();
@@ -154,7 +153,7 @@ pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
 /// Returns why the current rule cannot be edited, if it cannot.
 fn unread_rule(state: &State) -> Option<String> {
     match screens::target_rule(state) {
-        // In this case Rules opens, so that the user selects a rule.
+        // On the Buckets screen, the command opens the Rules screen, where the user selects a rule.
         None if state.screen == Screen::Buckets => {
             let rules = state.data.as_ref().map_or(0, |data| data.rules.rules.len());
             (rules == 0).then(|| "no rule is loaded yet".to_owned())

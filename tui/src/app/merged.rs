@@ -22,8 +22,8 @@ const MOST: usize = 2_000;
 pub(crate) struct Keys {
     pub(crate) table: Table,
     pub(crate) rows: Vec<KeyRow>,
-    /// When the Envoys began to read keys for this table. The first rates span the time since a key
-    /// was last read before.
+    /// Time at which the Envoys began to read keys for this table. The first rate of a key spans
+    /// the time since it was last read, which may be long before.
     pub(crate) since: Nanos,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Summed {
     pub(crate) filter: Filter,
 }
 
-/// How long the first rates are shown.
+/// Time for which the first rates count as new.
 const FIRST: Nanos = Nanos::from_secs(3);
 
 impl Keys {

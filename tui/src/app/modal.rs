@@ -96,7 +96,7 @@ fn filter(
                 state.mode = Mode::Filter(line, before);
             }
         }
-        // The filter that was active before still has its text and selection.
+        // The previous filter is applied again, with its selection.
         Some(_) => screens::shown(state).filter(state, &before),
         None => {
             line.press(press);

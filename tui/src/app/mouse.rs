@@ -97,6 +97,6 @@ fn wheel(state: &mut State, motion: Command, effects: &mut Vec<Effect>) {
 
 /// Runs a command of the open dialog.
 fn run(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
-    // With a command, the key is ignored.
+    // The dialog runs the command and ignores the key.
     modal::pressed(state, Press::plain(Code::Enter), Some(command), effects);
 }

@@ -42,8 +42,8 @@ pub(crate) fn shown(state: &State) -> &'static dyn View {
     view(state.screen)
 }
 
-/// Returns the screen `step` tabs after `from`. Only screens that the keys for the next and the
-/// previous screen include are counted.
+/// Returns the screen `step` tabs after `from`. Skips screens that the keys for the next and the
+/// previous screen leave out.
 pub(crate) fn turn(from: Screen, step: isize) -> Screen {
     let turns: Vec<Screen> = SCREENS
         .iter()

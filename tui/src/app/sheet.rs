@@ -6,8 +6,8 @@ use super::press::Press;
 use crate::draw::words::{width, wrap};
 use loudou_words::num::cells;
 
-/// Cells of a box that its text does not use: the border and a cell at each side. The scroll bar is
-/// in the right cell.
+/// Number of cells in each row of a box that are not for text: the border and one free cell on each
+/// side. The scroll bar uses the free cell on the right.
 const BESIDE: u16 = 4;
 /// Number of cells between two answers.
 pub(crate) const BETWEEN: u16 = 3;

@@ -56,7 +56,7 @@ impl Settings {
     }
 }
 
-/// Receiver of keys. Each mode has its data, so only one mode can be active.
+/// The receiver of key presses. Exactly one mode is active, and it contains its data.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Mode {
     /// The screen itself.
@@ -123,7 +123,8 @@ pub(crate) struct Toast {
     pub(crate) is_hint: bool,
 }
 
-/// A frozen screen. The app goes on polling and keeps the newest snapshot, to show it when the screen is released.
+/// A frozen screen. The app continues to poll and keeps the newest snapshot, to show it when the
+/// user releases the screen.
 #[derive(Clone, Debug)]
 pub(crate) struct Frozen {
     pub(crate) since: Nanos,
@@ -159,7 +160,7 @@ pub(crate) struct State {
     pub(crate) table: Table,
     /// The keys of all watched Envoys.
     pub(crate) keys: Keys,
-    /// What this Envoy reads for the Keys screen while it is open.
+    /// The keys that this Envoy reads while the Keys screen is open.
     pub(crate) summed: Option<Summed>,
     /// The bucket of the Bucket screen.
     pub(crate) open: Option<BucketName>,
@@ -229,7 +230,7 @@ impl State {
     /// Returns the age by which the levels of a row are drained when drawn, at most two poll
     /// intervals.
     pub(crate) fn drain_age(&self, row: &Row) -> Nanos {
-        // Levels are not extrapolated further, because they are unknown.
+        // Beyond that, levels are not extrapolated, because requests may have come.
         let most = self.settings.interval.get().saturating_mul(2);
         // A slow poll reads its rows later than the status, so their age is smaller.
         let later = row.as_of_ns.saturating_sub(self.server_ns());

@@ -58,7 +58,7 @@ impl Table {
         }
     }
 
-    /// Scrolls to the first row, whatever is selected.
+    /// Scrolls to the first row. The selection does not change.
     pub(crate) const fn rewind(&mut self) {
         self.offset = 0;
     }

@@ -1,4 +1,4 @@
-//! Summaries of all watched Envoys, and the differences between their versions and rules in effect.
+//! Summarizes all watched Envoys, and describes how their versions and rules in effect differ.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher as _};
@@ -118,8 +118,8 @@ pub(crate) fn in_force(
     totals.iter().map(of).collect()
 }
 
-/// Returns the other Envoys that do not answer or lost changes in a restart, in a long and a short
-/// form. `shown` is the number of the Envoy on the screen.
+/// Describes the other Envoys that do not answer or that lost changes in a restart, in a long and a
+/// short form. `shown` is the number of the Envoy on the screen.
 pub(crate) fn troubles(targets: &[TargetSummary], shown: usize) -> Option<(String, String)> {
     let urls: Vec<&str> = targets.iter().map(|target| target.url.as_str()).collect();
     let named = targets.iter().zip(short_names(&urls)).enumerate();

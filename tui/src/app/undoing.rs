@@ -22,8 +22,9 @@ const UNKNOWN: &str = "It may or may not be in force: Envoy has not answered sin
 /// Maximum number of changes that can be undone.
 const MOST: usize = 50;
 
-/// Asks whether to undo the user's last change, and no other. A change that expired or was not made
-/// is reported and removed, so that the next press of the undo key is about the previous change.
+/// Asks whether to undo the user's last change. If that change expired or was not made, reports
+/// this and removes the change, so that the next press of the undo key concerns the change before
+/// it.
 pub(crate) fn ask(state: &mut State) {
     if let Some(pending) = state.unasked.take() {
         state.mode = Mode::Confirm(pending);
@@ -107,7 +108,7 @@ fn open(state: &mut State, mut question: Question, change: Change, broadcast: Op
     state.mode = Mode::Confirm(Box::new(pending));
 }
 
-/// Removes the last change because nothing of it can be undone, and shows this.
+/// Removes the last change, because nothing of it can be undone, and shows a message.
 fn drop_last(state: &mut State, text: String) {
     state.undos.pop();
     let text = match state.undos.last().map(Undoable::of) {

@@ -21,7 +21,7 @@ use super::update::{AGES, tick_after, update};
 use super::{again, answers, ingest, undoing};
 use loudou_client::live::Item;
 
-/// The part of the summaries that a message changes.
+/// The summaries that a message changes.
 #[derive(Clone, Copy, Debug)]
 enum Changed {
     Nothing,
@@ -87,7 +87,7 @@ impl Watched {
             Msg::Tick => Changed::Time,
             _ => Changed::Nothing,
         };
-        // Every state needs the time and the size.
+        // Messages about the time and the size go to every state.
         let shared = match &msg {
             Msg::Tick => Some(Msg::Tick),
             Msg::Resize(columns, rows) => Some(Msg::Resize(*columns, *rows)),
@@ -165,7 +165,7 @@ impl Watched {
         if let Some((number, _)) = found {
             self.show(number);
         }
-        // An answer may have opened a dialog at that Envoy in the meantime. It stays open.
+        // An answer may have opened a dialog at that Envoy in the meantime, which must stay open.
         let shown = self.states.get_mut(self.at);
         if let Some(state) = shown.filter(|state| matches!(state.mode, Mode::Browse)) {
             match found {

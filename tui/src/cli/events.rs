@@ -228,7 +228,7 @@ impl Following {
         let mut again = None;
         if let Some(mut ledger) = self.ledger.take() {
             let looked = look(&mut ledger, client, &events, restarted);
-            // If a read fails, the next poll repeats it. Nothing is printed twice.
+            // If a read fails, the next poll repeats it, without printing events a second time.
             again = ledger.lost().filter(|_| looked.is_ok()).cloned();
             if looked.is_ok() {
                 ledger.forget();

@@ -75,8 +75,8 @@ fn lacks_fleet(file: &Value) -> bool {
     file["fleet"].is_null() && rules.any(|rule| rule["scope"] == "fleet")
 }
 
-/// Reports the changes that are in the file although they end, or that are in effect but not in the
-/// file.
+/// Reports the changes that are in the file although they will end, or that are in effect but not
+/// in the file.
 fn warn(context: &mut Context<'_, '_>, live: &Live, is_with: bool) -> Result<()> {
     let ends = |item: &&Item| item.kind() != Kind::Ban && item.ends_unix_ms.is_some();
     let temporary: Vec<&Item> = live.items.values().filter(ends).collect();

@@ -19,8 +19,8 @@ use loudou_words::text::{bytes, escape, humanise, shortened};
 const MOST_ERRORS: usize = 64 << 10;
 /// Maximum number of characters of the command, or of its error, in a message.
 const MOST_SHOWN: usize = 80;
-/// Time between two checks for the command's end. The end of its output is no indication, because
-/// its children may keep it open.
+/// Time between two checks for the command's end. The end of its output cannot be used, because its
+/// children may keep the pipe open.
 const TICK: Duration = Duration::from_millis(20);
 
 /// Bounds of a command.
@@ -88,7 +88,7 @@ pub(super) fn printed(
     bail!("{name} failed ({status}): {}", escape(&first));
 }
 
-/// Waits for the command. Returns its status, or the reason why it must be killed.
+/// Waits for the command. Returns the exit status, or the reason why the command must be killed.
 fn ended(
     child: &mut Child,
     printed: &mut Printed,

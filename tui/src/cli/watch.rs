@@ -180,7 +180,7 @@ impl Watch {
         }
     }
 
-    /// Draws the heading, the failure and the output, as far as they fit.
+    /// Draws the heading, the failure and the output, and cuts them at the bottom of the terminal.
     fn draw(&self, context: &mut Context<'_, '_>) -> io::Result<()> {
         let rows = (context.io.size)().map_or(ROWS, |(_, rows)| rows);
         let style = context.style;

@@ -41,7 +41,8 @@ impl<'a> Pen<'a> {
         }
     }
 
-    /// Returns the line with this number from the top. Beyond the area, its height is 0.
+    /// Returns the line with this number from the top. If the line is below the area, its height is
+    /// 0.
     pub(crate) fn row(&self, y: u16) -> Rect {
         let area = self.area;
         let row = Rect {
@@ -105,8 +106,8 @@ impl<'a> Pen<'a> {
         self.spots.cover();
     }
 
-    /// Draws one character at a position relative to the area, for pictures. Outside of the area it
-    /// is not drawn.
+    /// Draws one character at a position relative to the area, for pictures. Does nothing if the
+    /// position is outside of the area.
     pub(crate) fn cell(&mut self, x: i32, y: i32, c: char, style: Style) {
         let (Ok(x), Ok(y)) = (u16::try_from(x), u16::try_from(y)) else {
             return;

@@ -3,8 +3,8 @@
 //! A poll costs the proxy about as much with a million buckets as with ten. It reads the status,
 //! the keys with the most recent refusals and admissions, and by name the buckets on screen and
 //! some of these keys. Buckets without recent requests are found by a search that continues from
-//! poll to poll. In each poll it takes a few slices of a worker's time. Data that are not on screen
-//! are not read.
+//! poll to poll. In each poll, the search makes a few calls, each of which occupies a worker for a
+//! fraction of a millisecond. Data that are not on screen are not read.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -138,8 +138,9 @@ impl<'a> Poller<'a> {
         }
         let names = self.names(request);
         let mut read = self.read(&names)?;
-        // A frame must show numbers and rules of the same generation. The attempts are limited
-        // because edits may arrive faster than they are read.
+        // Numbers and rules in a frame must have the same generation, so the poll is repeated if
+        // the generation has changed. The attempts are limited, because edits may arrive faster
+        // than they are read.
         let mut rules = None;
         for _ in 0..TRIES {
             let at_hand = request.instance == status.instance
@@ -289,8 +290,8 @@ impl<'a> Poller<'a> {
         Ok(())
     }
 
-    /// Continues the searches. Returns the buckets found, and true with them if the store has no
-    /// others.
+    /// Continues the searches. Returns the buckets found, and true if these are all buckets of the
+    /// store.
     fn search(
         &mut self,
         request: &PollRequest,

@@ -57,7 +57,8 @@ pub(super) fn header(pen: &mut Pen<'_>, state: &State) {
     } else {
         name
     };
-    // Envoys are distinguished by the end of their addresses, so it is cut only for one Envoy.
+    // Several Envoys differ in the ends of their addresses, so a longer part of each address is
+    // kept.
     let most = if several { LEAST * 2 } else { LEAST + 2 };
     let address = connection.short.as_ref().map(|_| width(address).min(most));
     let address = address.map_or(0, |address| address.saturating_add(1));
@@ -319,7 +320,7 @@ pub(super) fn footer(pen: &mut Pen<'_>, state: &State) {
     let mut room = left.width;
     hints.retain(|hint| {
         let rest = room.checked_sub(wide(hint));
-        // No later hint takes the place of one that does not fit.
+        // If a hint does not fit, no later hint is shown in its place.
         room = rest.unwrap_or(0);
         rest.is_some()
     });

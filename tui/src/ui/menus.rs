@@ -44,7 +44,7 @@ fn menu(pen: &mut Pen<'_>, lines: Vec<[Line<'static>; 2]>, at: usize) {
 }
 
 /// Draws the palette with the typed text, the matching commands with their keys, and other matches.
-/// Returns its place.
+/// Returns the area of the palette.
 pub(super) fn palette(pen: &mut Pen<'_>, state: &State, field: &TextField, at: usize) -> Rect {
     let theme = pen.theme;
     let found = search(state, field.text());

@@ -1,4 +1,4 @@
-//! Parts of an Envoy configuration for measurements. Its listeners lack the parts that only tests
+//! Parts of an Envoy configuration for measurements. The listeners lack everything that only tests
 //! need.
 
 use serde_json::{Value, json};

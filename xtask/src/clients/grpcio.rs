@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 /// Timeout within which the counters must show all refusals.
 const SOON: Duration = Duration::from_secs(20);
 
-/// Runs calls through Envoy to a server. Both are in one script, which uses the packages in
-/// `modules`.
+/// Runs calls through Envoy to a server. One script contains the client and the server, and uses
+/// the packages in `modules`.
 pub(super) fn check(modules: &Path) -> Result<()> {
     let mut python = Command::new("python3");
     python

@@ -43,7 +43,8 @@ const SEARCH: (&str, &str) = ("GET", "/search?q=funnel");
 pub(super) const USERS: &[User] = &[
     // Steady, below the limit.
     user("alice", REPLY, (0, 1, 2_500)),
-    // Bursts that just fit, until the funnel has not drained in time.
+    // Bursts that fit only if the funnel has drained since the last burst, so some requests are
+    // refused.
     user("bob", REPLY, (0, 6, 9_000)),
     // Never pauses, and is always refused.
     user("mallory", REPLY, (0, 1, 60)),
@@ -52,7 +53,7 @@ pub(super) const USERS: &[User] = &[
     // Bursts above the rate, which are refused occasionally.
     user("dave", API, (500, 25, 2_000)),
     user("erin", SEARCH, (0, 1, 700)),
-    // Bursts larger than the limit per second.
+    // Bursts that are larger than the limit of one second.
     user("frank", SEARCH, (1_000, 8, 3_000)),
     // Absent at the start, and soon over the limit.
     user("nina-newcomer", REPLY, (4_000, 1, 300)),
@@ -89,7 +90,7 @@ impl Drop for Traffic {
     fn drop(&mut self) {
         self.bell.ring();
         for thread in self.threads.drain(..) {
-            // If a user thread panicked, there is nothing left to do at the end of the demo.
+            // Ignore a panic of a user thread, because the demo ends anyway.
             drop(thread.join());
         }
     }

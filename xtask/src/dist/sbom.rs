@@ -104,7 +104,8 @@ impl<'a> Graph<'a> {
         for node in list(metadata, "/resolve/nodes")? {
             let mut own = BTreeSet::new();
             for dependency in list(node, "/deps")? {
-                // Dependencies of tests and of builds have a kind.
+                // In Cargo's output, the kind of a normal dependency is null. Dependencies of tests
+                // and build scripts have the kinds `dev` and `build`.
                 let mut kinds = list(dependency, "/dep_kinds")?.iter();
                 if kinds.any(|kind| kind.get("kind").is_some_and(Value::is_null)) {
                     own.insert(field(dependency, "pkg"));

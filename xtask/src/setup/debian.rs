@@ -109,7 +109,7 @@ impl Packages<'_> {
         let (names, files) = (self.names.join(", "), self.files.join(", "));
         ensure!(self.are_in(&root), "not all of {files} are in {names}");
         if fs::rename(&root, self.place).is_err() {
-            // Another process was faster.
+            // Another process has installed the files in the meantime.
             ensure!(
                 self.are_installed(),
                 "cannot write {}",

@@ -1,5 +1,5 @@
-//! The surroundings of rules in Envoy's own configuration, or in a Kubernetes object that patches
-//! it.
+//! Checks the configuration around the rules in Envoy's own format, or in a Kubernetes object that
+//! patches it.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -139,7 +139,7 @@ fn code(view: &mut View<'_>, plugin: &Path, fetched_by_istio: bool) {
     let retries = view.envoy(&remote, &["retry_policy", "num_retries"]);
     let count = view.at(&retries).map(Value::as_u64);
     if count.is_none_or(|count| count.is_some_and(|count| count < RETRIES)) {
-        // Only the outermost missing field can be named.
+        // If several fields are missing, the problem names the outermost one.
         let policy = view.envoy(&remote, &["retry_policy"]);
         let (path, suggestion) = if view.at(&policy).is_some() {
             (retries, "10")
@@ -163,7 +163,7 @@ fn data(view: &mut View<'_>, patch: &Path) {
         Some("SIDECAR_INBOUND") => istio::sources(view, "a sidecar"),
         Some("WAYPOINT") => istio::sources(view, "a waypoint"),
         Some("GATEWAY") => {}
-        // Other patches name the discovered filters.
+        // This patch only defines the filter. The patches that name it are checked by `discovered`.
         _ if view.text(&patch.field("applyTo")) == Some("EXTENSION_CONFIG") => {}
         None if view.at(&context).is_some() => {}
         _ => {
@@ -253,8 +253,8 @@ fn discovered(view: &mut View<'_>, patch: &Path) {
     }
 }
 
-/// Checks the allowed types of a discovered filter. Istio's agent replaces a module that it cannot
-/// fetch by a filter of another type.
+/// Checks the allowed types of a discovered filter. If Istio's agent cannot fetch a module, it
+/// delivers a filter of another type instead.
 fn types(view: &mut View<'_>, filter: &Path) {
     let path = view.envoy(filter, &["config_discovery", "type_urls"]);
     let urls = view.at(&path).and_then(Value::as_array);

@@ -1,4 +1,4 @@
-//! The surroundings of rules in Istio's `WasmPlugin` and `TrafficExtension`.
+//! Checks the configuration around the rules in Istio's `WasmPlugin` and `TrafficExtension`.
 
 use loudou_rules::config::Path;
 use serde_json::Value;
@@ -176,7 +176,7 @@ fn directions(view: &mut View<'_>, spec: &Path, proxies: Proxies) {
     }
 }
 
-/// Checks the parts of the rules that depend on the filter's position.
+/// Checks the parts of the rules whose meaning depends on the filter's position.
 fn content(view: &mut View<'_>, proxies: Proxies, is_before_tokens: bool) {
     match proxies {
         Proxies::Sidecars => sources(view, "a sidecar"),

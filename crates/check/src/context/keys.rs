@@ -1,5 +1,5 @@
-//! Parts of rules that depend on the filter's position, which are the client's address and token
-//! claims.
+//! Finds the parts of rules whose meaning depends on the filter's position: the client's address
+//! and token claims.
 
 use loudou_rules::config::Path;
 use serde_json::Value;
@@ -56,7 +56,7 @@ fn visit(value: &Value, path: &Path, found: &mut Vec<Path>) {
         Value::Object(fields) => {
             for (name, value) in fields {
                 let path = path.field(name);
-                // A key names them in a list. Each test of a match has such a list.
+                // A key and each test of a match name a metadata path as a list.
                 let is_claim = |value: &Value| {
                     let first = value.get(0).and_then(Value::as_str);
                     first.is_some_and(|first| CLAIMS.contains(&first))

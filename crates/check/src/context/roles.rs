@@ -1,5 +1,5 @@
-//! The roles in one Envoy. The admin role reads the store of a data role, which both find by
-//! `vm_id` and namespace.
+//! Compares the roles in one Envoy. The admin role reads the store of a data role. Both find the
+//! store by `vm_id` and namespace.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -10,17 +10,17 @@ use serde_json::Value;
 use super::envoy;
 use super::view::View;
 
-/// The properties of a configuration with which other configurations must be consistent.
+/// Properties of a configuration that must agree with other configurations.
 pub(super) struct Role {
-    /// Its name in messages.
+    /// Name in messages.
     name: String,
     is_admin: bool,
     /// `None` if unknown.
     vm_id: Option<String>,
-    /// Proxies that run it.
+    /// Proxies that run the configuration.
     target: String,
     store: StoreSettings,
-    /// A hash of the configuration.
+    /// Hash of the configuration.
     content: u64,
 }
 
@@ -43,7 +43,7 @@ fn hash(content: Option<&Value>) -> u64 {
     hasher.finish()
 }
 
-/// Name of the memory that contains its stores (`vm_id`). Istio sets none.
+/// Returns the `vm_id`, which names the memory that contains the stores. Istio sets none.
 fn vm_id(view: &View<'_>) -> Option<String> {
     let plugin = &view.place.plugin;
     let object = view.place.object.as_ref();
@@ -58,7 +58,7 @@ fn vm_id(view: &View<'_>) -> Option<String> {
                 "envoyextensionpolicy/{namespace}/{name}/wasm/{index}"
             ))
         }
-        // Only the rules are patched here. Their filter is defined elsewhere.
+        // The object patches only the rules, and another object sets the `vm_id`.
         _ if plugin.steps().is_empty() => None,
         // All native modules of a process share its memory.
         _ if envoy::is_module(view, plugin) => Some("native module".to_owned()),

@@ -1,5 +1,5 @@
-//! Access to the surroundings of one configuration, with its fields by path and the problems found
-//! so far.
+//! Gives the checks access to the configuration around the rules, and collects the problems that
+//! they find.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use crate::document::Document;
 use crate::document::configuration::Place;
 use crate::document::proto;
 
-/// The surroundings of one configuration.
+/// The configuration around one rule file or admin configuration.
 pub(super) struct View<'a> {
     pub(super) file: &'a Document,
     pub(super) place: &'a Place,
@@ -70,8 +70,8 @@ impl<'a> View<'a> {
         self.at(path).and_then(Value::as_array).map_or(0, Vec::len)
     }
 
-    /// Reports an error at a place. If the place is absent, the error is at the object that should
-    /// contain it. The suggestion is a value.
+    /// Reports an error at a path. If there is no value at the path, the error is at the object
+    /// that should contain it. The suggestion is a value.
     pub(super) fn error(
         &mut self,
         path: &Path,
@@ -125,7 +125,7 @@ impl<'a> View<'a> {
         Problem::error(path, value.unwrap_or(&Value::Null), message).allowed(allowed)
     }
 
-    /// Reports that the admin role is where the service's requests arrive.
+    /// Reports an admin role in a place where the requests of a service arrive.
     pub(super) fn misplaced_admin(&mut self, allowed: &str) {
         let message = "the admin role would answer every request here instead of the service";
         let path = Path::root().field("admin");

@@ -33,7 +33,7 @@ enum Parts {
     Object {
         values: Map<String, Value>,
         nodes: BTreeMap<String, (Position, Node)>,
-        /// Name whose value comes next.
+        /// Name of the field whose value comes next.
         name: Option<Name>,
     },
 }
@@ -170,7 +170,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Keeps a value that has an anchor.
+    /// Stores a value that has an anchor, for its aliases.
     fn keep(&mut self, anchor: usize, value: &Value, node: &Node) -> Result<(), Fault> {
         if anchor == 0 {
             return Ok(());

@@ -12,7 +12,7 @@ use super::tree::{Document, Fault, Position};
 pub struct Configuration {
     /// Object, listener, filter and role of each filter with this configuration.
     pub title: String,
-    /// Rule file or admin configuration, or the reason why there is none.
+    /// Rule file or admin configuration, or the reason why it could not be read.
     pub document: Result<Document, Fault>,
     /// True if CORS preflights end at an earlier filter.
     pub is_without_preflights: bool,

@@ -140,7 +140,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Keeps the configuration of a filter that runs a module if it is a Loudou filter.
+    /// Collects the configuration of a filter that runs a module, if the module is Loudou.
     fn filter(
         &mut self,
         config: &Map<String, Value>,
@@ -193,7 +193,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Keeps a configuration, once for all its aliases.
+    /// Collects a configuration. A configuration with YAML aliases is collected only once.
     pub(super) fn keep(&mut self, title: String, document: Result<Document, Fault>, place: Place) {
         let at = self.file.locate(&place.content, false);
         let is_without_preflights = self.is_without_preflights;
@@ -243,8 +243,8 @@ impl<'a> Search<'a> {
     /// Reads a string that Envoy passes to the module unchanged.
     fn json(&self, text: &str, path: &Path, at: Position) -> Result<Document, Fault> {
         let node = self.file.node(path);
-        // If the string is a block of lines, a place in it is a place in the file. The block begins
-        // at its first non-empty line.
+        // If the string is a YAML block, a position in the string can be converted to a position in
+        // the file. The block begins at its first non-empty line.
         let block = node.is_some_and(|node| matches!(node.inside, Inside::Block));
         let empty = text.chars().take_while(|c| *c == '\n').count();
         let place = |inner: Position| {

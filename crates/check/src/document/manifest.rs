@@ -139,8 +139,8 @@ fn patch(search: &mut Search<'_>, object: &Object, path: &Path) {
     }
 }
 
-/// Keeps the configuration of a plugin that an object describes with its own fields, if the plugin
-/// is Loudou.
+/// Collects the configuration of a plugin that an object describes with fields, if the plugin is
+/// Loudou.
 fn plugin(search: &mut Search<'_>, object: &Object, path: &Path, field: &str) {
     let file = search.file;
     let Some(fields) = file.value_at(path).and_then(Value::as_object) else {

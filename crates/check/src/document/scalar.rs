@@ -1,4 +1,5 @@
-//! Values of unquoted YAML words, by the core schema of YAML 1.2 as far as JSON can express it.
+//! Values of unquoted YAML words, by the core schema of YAML 1.2. Values that JSON cannot express
+//! are reported.
 
 use serde_json::{Number, Value};
 

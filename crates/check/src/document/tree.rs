@@ -32,11 +32,11 @@ impl Position {
 /// A fault of the text, independent of its contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Its position.
+    /// Position in the text.
     pub position: Position,
     /// Error or warning.
     pub severity: Severity,
-    /// The fault and the correct form.
+    /// Description of the fault, with the correct form.
     pub message: String,
 }
 

@@ -35,7 +35,7 @@ pub struct Ban {
 pub enum BanTo {
     /// Banned for a time, or until an operator unbans it.
     Banned(Option<Nanos>),
-    /// Not banned. Has the origin of the earlier ban, if known.
+    /// Not banned. The value is the origin of the earlier ban, if known.
     Free(Option<BanBy>),
 }
 

@@ -41,7 +41,7 @@ impl BanAll {
         let (mut bans, mut off, mut impossible) = (Vec::new(), Vec::new(), None);
         // A trial refuses no request.
         for view in rules.iter().filter(|rule| tried(&rule.name).is_none()) {
-            // For a rule that only a newer version can read, the filter decides.
+            // If this version cannot read the rule, the ban is sent, and the filter decides.
             if let Ok(rule) = parse_rule(&view.rule) {
                 if rule.key.is_empty() {
                     continue;
@@ -86,7 +86,7 @@ impl BanAll {
         (!off.is_empty()).then(|| format!("left out, not in mode enforce: {}", listed(&off)))
     }
 
-    /// Returns for example `in all 3 rules`.
+    /// Describes the rules, for example `in all 3 rules`.
     fn places(&self) -> String {
         let rules = counted(count(self.bans.len()), "rule");
         let all = if self.is_whole && self.bans.len() > 1 {

@@ -1,4 +1,4 @@
-//! Undo of bans. It asks if other operators have changed them since.
+//! Undoes bans. If another operator has changed the ban since, the question reports that.
 
 use loudou_api::{BanAnswer, BanBy, BanView};
 use loudou_limiter::Nanos;
@@ -16,13 +16,13 @@ pub struct BanUndo {
     back: Back,
     /// True for a ban, false for an unban.
     bans: bool,
-    /// Ban that the change left in effect, if known.
+    /// Ban in effect after the change, if known.
     made: Option<Made>,
     /// The outcome of the change, in one line.
     pub(super) change: String,
 }
 
-/// The state before.
+/// State of the key before the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Back {
     Free,
@@ -46,7 +46,7 @@ impl Made {
     }
 }
 
-/// The ban of a bucket in the last poll.
+/// Ban of a bucket, as the last poll has read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// The bucket was not read, or not recently enough.
@@ -100,7 +100,7 @@ impl BanUndo {
         self.made.map(|made| made.at_ns)
     }
 
-    /// Describes the ban that the change left in effect and the current ban, if they differ.
+    /// Describes the ban after the change and the current ban, if they differ.
     pub(super) fn since(&self, server_ns: u64, seen: Seen) -> Option<String> {
         let (made, now) = self.changed(seen)?;
         let state = |ban| state(ban, server_ns);
@@ -108,7 +108,7 @@ impl BanUndo {
     }
 
     /// Returns the change that undoes it, and its question, by the server's clock. A temporary ban
-    /// is restored for the rest of its time. `None` if nothing is left to undo.
+    /// is restored for the rest of its time. `None` if there is nothing to undo any more.
     pub(super) fn ask(&self, server_ns: u64, seen: Seen) -> Option<(Question, Ban)> {
         if self.is_over(server_ns, seen) {
             return None;
@@ -150,7 +150,7 @@ impl BanUndo {
         Some((question, change))
     }
 
-    /// Returns true if the ban expired or was lifted, so that nothing is left to undo.
+    /// Returns true if the ban expired or was lifted, so there is nothing to undo.
     fn is_over(&self, server_ns: u64, seen: Seen) -> bool {
         let ends = |until: Option<u64>| until.is_some_and(|at| at <= server_ns);
         match (self.back, self.made) {
@@ -163,7 +163,7 @@ impl BanUndo {
         }
     }
 
-    /// Returns the ban that the change left in effect and the current ban, if they differ.
+    /// Returns the ban after the change and the current ban, if they differ.
     fn changed(&self, seen: Seen) -> Option<(Option<BanView>, Option<BanView>)> {
         let now = match seen {
             Seen::Unknown => return None,

@@ -20,10 +20,10 @@ pub struct Edit {
     pub rule: String,
     /// New state of the rule.
     pub to: EditTo,
-    /// The rule as it was when this was decided, or the tried rule if its trial begins. The request
-    /// carries its generation.
+    /// The rule that the operator saw when deciding. If the edit starts a trial, this is the tried
+    /// rule. The request is conditional on this rule's generation.
     pub seen: Box<RuleView>,
-    /// Treatment of the levels of live buckets.
+    /// Decides how live buckets convert their levels.
     pub carry: Carry,
     /// Reason for the events. May be empty.
     pub reason: String,
@@ -38,11 +38,11 @@ pub enum EditTo {
         body: Value,
         /// Lifetime of the edit. `None` for no end.
         expires_after: Option<Nanos>,
-        /// True if that is the end of the rule's current edit. An edit at another Envoy then keeps
-        /// its own end.
+        /// True if the end of the rule's current edit is kept. The same edit at another Envoy then
+        /// keeps the end of the edit there.
         keeps_end: bool,
     },
-    /// The rule as configured.
+    /// Restores the rule as configured.
     Drop,
 }
 
@@ -89,7 +89,7 @@ impl Verb for Edit {
         };
         let several = self.seen.rule.get("limits").and_then(Value::as_array);
         let several = several.is_some_and(|limits| limits.len() > 1);
-        // One call changes one limit.
+        // A command line can change only one limit.
         let first = limits.first().cloned().unwrap_or_default();
         let rest = limits.into_iter().skip(1);
         let calls = std::iter::once((first, mode)).chain(rest.map(|limit| (limit, None)));
@@ -222,8 +222,8 @@ impl Edit {
         rule
     }
 
-    /// Returns this change for the rule at another Envoy, or the reason why it is impossible if the
-    /// rule has no such limit. Parts that the change does not touch keep their values there.
+    /// Returns this change for the rule at another Envoy, or an error if the rule there lacks a
+    /// limit that it changes. Parts that the change does not touch keep their values at that Envoy.
     pub fn at_another(&self, rule: RuleView, now_ns: u64) -> Result<Self, String> {
         let mut edit = self.clone();
         edit.keep_end(&rule, now_ns);
@@ -231,7 +231,8 @@ impl Edit {
             let mut parts = Map::new();
             let limits = changed_limits(&self.seen.rule, body, &rule.rule)?;
             parts.extend(limits.map(|limits| ("limits".to_owned(), limits)));
-            // A body needs a part even if only the end of the edit changes.
+            // If only the end of the edit changes, the body contains the mode, because a body must
+            // not be empty.
             let mode = body
                 .get("mode")
                 .filter(|mode| self.seen.rule.get("mode") != Some(mode));
@@ -255,7 +256,7 @@ impl Edit {
             return;
         };
         let until_ns = rule.edit.as_ref().and_then(|edit| edit.expires_at_ns);
-        // An edit that ends now is replaced by one with the minimum lifetime.
+        // An edit that would end now gets the minimum lifetime.
         let left = |until_ns: u64| until_ns.saturating_sub(now_ns).max(1_000_000_000);
         *expires_after = until_ns.map(|until_ns| whole_seconds(left(until_ns)));
     }
@@ -346,7 +347,7 @@ impl EditUndo {
         (!answer.change.is_empty()).then(|| Self {
             after: answer.after.clone(),
             before: body_of(&edit.rule, &answer.before),
-            // A trial that begins has no earlier edit; the rule that it tries may have one.
+            // A trial that begins has no earlier edit, although the tried rule may have one.
             earlier: edit
                 .seen
                 .edit

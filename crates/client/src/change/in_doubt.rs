@@ -22,7 +22,7 @@ pub enum Doubt {
     Endless,
 }
 
-/// State of the server at the time of the change.
+/// State of the server around the time of the change.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerState<'a> {
     /// Ban of the key before the change.
@@ -63,7 +63,7 @@ impl Change {
                 })
             }
             Self::Ban(ban) => server.banned(matches!(ban.to, BanTo::Banned(_))),
-            // The bans in it are in doubt individually.
+            // Each ban of a `BanAll` is in doubt separately, and a reset has no undo.
             Self::BanAll(_) | Self::Reset(_) => return Doubt::Endless,
         };
         let undo = answer.and_then(|answer| self.undo(&answer));
@@ -75,7 +75,8 @@ impl Change {
 }
 
 impl ServerState<'_> {
-    /// Describes the state that `change` is about. `None` if it was not read after the change.
+    /// Describes the current state of the rule or key that `change` concerns. `None` if it was not
+    /// read after the change.
     pub fn words(&self, change: &Change) -> Option<String> {
         let edited = |edit: Option<&EditView>| match edit {
             None => "no edit".to_owned(),
@@ -93,8 +94,8 @@ impl ServerState<'_> {
         }
     }
 
-    /// Returns the answer to a change of a rule as it was `seen`. `None` if a later reading of the
-    /// rule does not satisfy `own`.
+    /// Returns the answer that a change of the rule `seen` would have had. `None` if the rule was
+    /// read after the change and `own` is false for it, so the change was not made.
     fn edited(&self, seen: &RuleView, own: impl Fn(&RuleView) -> bool) -> Option<Answer> {
         let after = self.rule?;
         (!self.is_read || own(after)).then(|| {
@@ -108,7 +109,8 @@ impl ServerState<'_> {
         })
     }
 
-    /// Returns the answer to a ban or unban. `None` if it is not in force.
+    /// Returns the answer that a ban or unban would have had. `None` if the ban was read after the
+    /// change and the change is not in effect.
     fn banned(&self, bans: bool) -> Option<Answer> {
         let ban = match self.ban {
             Seen::Read(ban) => ban,

@@ -29,7 +29,7 @@ pub struct Override {
     pub gives: Option<Value>,
     /// Lifetime of the override. `None` for no end.
     pub expires_after: Option<Nanos>,
-    /// The rule as it was when this was decided.
+    /// The rule that the operator saw when deciding.
     pub seen: Box<RuleView>,
     /// Reason that the events of this change record. May be empty.
     pub reason: String,
@@ -135,7 +135,7 @@ impl Override {
         client.set_override(&self.rule, &self.key, &request)
     }
 
-    /// Returns the key's current and scaled limits.
+    /// Describes the key's limits before and after scaling.
     fn scaled(&self, scale: &str) -> Vec<String> {
         let numbers = || {
             let limits = limits(&self.seen)?;
@@ -364,7 +364,7 @@ impl OverrideUndo {
 
 // Limits before and after a change: `burst: 40 → 400 at once, 10/s → 100/s`.
 
-/// Returns a line for each limit after the change.
+/// Returns a line for each limit that the key has after the change.
 pub(super) fn compared(before: &Limits, after: &Limits) -> Vec<String> {
     let lines = after.iter().map(|after| {
         let new = after.algorithm();

@@ -31,27 +31,27 @@ pub trait Verb {
     fn outcome(&self, answer: &Answer) -> OutcomeText;
 }
 
-/// A question, as one line and as title with details.
+/// A question before a change, as one line and as a title with details.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
-    /// One escaped line for a command line.
+    /// The question on a command line, escaped.
     pub line: String,
     /// For a screen.
     pub title: String,
-    /// Details below the title on a screen, one line each.
+    /// Details below the title, one line each.
     pub detail: Vec<String>,
 }
 
 /// The answer to a change.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// To an edit of a rule or an override.
+    /// Answer to an edit of a rule or an override.
     Edit(Box<EditAnswer>),
-    /// To a ban or its end.
+    /// Answer to a ban or unban.
     Ban(Box<BanAnswer>),
-    /// To a ban or its end in several rules, with the result for each rule.
+    /// Answers to a ban or unban in several rules, with the result for each rule.
     BanAll(Vec<Result<BanAnswer, ClientError>>),
-    /// To a reset.
+    /// Answer to a reset.
     Reset(Box<ResetAnswer>),
 }
 
@@ -69,13 +69,13 @@ impl Answer {
 /// An outcome in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutcomeText {
-    /// Escaped line for a command line, with rule and key.
+    /// The outcome on a command line, escaped, with rule and key.
     pub line: String,
     /// For a screen.
     pub toast: String,
 }
 
-/// Returns for example `alice of per-user`, escaped.
+/// Describes a key, escaped, for example `alice of per-user`.
 pub(super) fn key_of_rule(rule: &str, key: &str) -> String {
     format!("{} of {}", escape(key), escape(rule))
 }

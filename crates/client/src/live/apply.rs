@@ -33,22 +33,22 @@ pub struct Target<'a> {
     read_at: Nanos,
     instance: String,
     rules: Vec<RuleView>,
-    /// True if nothing may be changed.
+    /// True for a dry run, which changes nothing.
     pub dry_run: bool,
-    /// The reason why further calls make no sense.
+    /// Reason why no further calls are made, such as a restart of Envoy.
     gone: Option<String>,
 }
 
 /// The outcome of one item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// The change is in effect again, or would be. Has the difference that this makes.
+    /// The change is in effect again, or would be. The text describes the difference.
     Applied(String),
     /// The change was already in effect.
     SoAlready,
     /// The change has ended.
     Ended,
-    /// The rule is unknown. Has the known rules and the rule that was probably meant.
+    /// The rule is unknown.
     UnknownRule {
         /// The names of the known rules, as a list in words.
         known: String,
@@ -176,7 +176,7 @@ impl<'a> Target<'a> {
             .iter()
             .flat_map(|bucket| [bucket.ban, bucket.hidden_ban]);
         let ours = bans.flatten().find(|ban| ban.by == BanBy::Operator);
-        // The clocks were read at another instant, but they run at the same pace.
+        // The clocks were read earlier, but their difference stays the same.
         let end = ours.map(|ban| ban.until_ns.map(|at| self.clocks.unix_ms(at)));
         // A ban with a later end is a newer decision of an operator.
         let lasts = end.is_some_and(|end| match (end, item.ends_unix_ms) {
@@ -204,7 +204,7 @@ impl<'a> Target<'a> {
             };
             let current = self.current(item);
             let ends = current.map(|edit| edit.expires_at_ns.map(|at| self.clocks.unix_ms(at)));
-            // The configured state needs no edit.
+            // If there is no edit, the configured rule is already as wanted.
             let stays = ends.is_none_or(|ends| same_end(ends, item.ends_unix_ms));
             if preview.change.is_empty() && stays {
                 return Ok(Done::SoAlready);
@@ -301,7 +301,8 @@ impl<'a> Target<'a> {
         })
     }
 
-    /// Records an edit by this program. All other rules are unchanged, with the new generation.
+    /// Updates the rules after an edit by this program. The other rules are unchanged, but get the
+    /// new generation too.
     fn made(&mut self, after: &RuleView) {
         for rule in &mut self.rules {
             if rule.name == after.name {

@@ -18,7 +18,7 @@ pub struct Live {
     pub status: Status,
     /// The changes.
     pub items: BTreeMap<Id, Item>,
-    /// Authors of bans, as far as the events have them.
+    /// Authors of bans, if the events name them.
     pub authors: Authors,
     /// Number of the last event that was read.
     pub last_seq: u64,
@@ -62,7 +62,8 @@ pub fn collect(client: &Client) -> Result<Live, Unread> {
         return Err(Unread::TooOld);
     }
     let mut live = Live::default();
-    // Events are read first. A ban that is imposed in the meantime is reported again later.
+    // Events are read before the buckets. The event of a ban that is imposed in between comes with
+    // the next poll.
     let events = client.events(&status.instance, 0)?;
     live.authors.note(&events.events);
     live.last_seq = events.last_seq;

@@ -1,4 +1,5 @@
-//! Live changes that an observer of an Envoy remembers, to report the losses of a restart.
+//! Remembers the live changes of an Envoy from poll to poll, to report which of them a restart has
+//! lost.
 
 use std::collections::BTreeMap;
 
@@ -15,16 +16,16 @@ pub struct Ledger {
     clocks: Clocks,
     items: BTreeMap<Id, Item>,
     authors: Authors,
-    /// Losses of restarts, until they are applied again.
+    /// Changes that restarts have lost, until they are applied again.
     lost: Option<Lost>,
 }
 
-/// Losses of a process.
+/// Changes that were lost with a process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lost {
-    /// Process that had them, or the last of several.
+    /// Process that had these changes. After several restarts, the last one.
     pub instance: String,
-    /// The start of the next process.
+    /// Start of the next process.
     pub started_unix_ms: u64,
     items: BTreeMap<Id, Item>,
 }
@@ -35,7 +36,7 @@ impl Lost {
         self.items.values()
     }
 
-    /// Describes the losses in one line.
+    /// Describes the lost changes in one line.
     pub fn line(&self) -> String {
         super::gone(self.items(), self.started_unix_ms)
     }
@@ -48,7 +49,7 @@ pub struct Look<'a> {
     pub instance: &'a str,
     /// The start of the process, in milliseconds since the Unix epoch.
     pub started_unix_ms: u64,
-    /// Its clocks.
+    /// Clocks of the server.
     pub clocks: Clocks,
     /// Rules, unless they are unchanged.
     pub rules: Option<&'a Rules>,
@@ -73,17 +74,17 @@ impl Ledger {
         self.items.values()
     }
 
-    /// Returns the losses of restarts that were not applied again.
+    /// Returns the lost changes that were not applied again.
     pub const fn lost(&self) -> Option<&Lost> {
         self.lost.as_ref()
     }
 
-    /// Drops the losses of restarts.
+    /// Drops the lost changes.
     pub fn forget(&mut self) {
         self.lost = None;
     }
 
-    /// Records a poll. Returns true if it is the first poll of a new process.
+    /// Records a poll. Returns true for the first poll of a new process.
     pub fn look(&mut self, look: &Look<'_>) -> bool {
         let both_known = !self.instance.is_empty() && !look.instance.is_empty();
         let restarted = both_known && self.instance != look.instance;
@@ -109,8 +110,8 @@ impl Ledger {
         restarted
     }
 
-    /// Records the bans in the buckets of the last poll. The buckets are all banned ones if
-    /// `are_all`, otherwise only some.
+    /// Records the bans in the buckets of the last poll. If `are_all` is true, the list contains
+    /// every banned bucket.
     pub fn buckets<'a>(&mut self, buckets: impl Iterator<Item = &'a BucketView>, are_all: bool) {
         let mut seen = BTreeMap::new();
         for bucket in buckets.filter(|bucket| !is_lost(&bucket.key)) {
@@ -126,7 +127,7 @@ impl Ledger {
         self.settle();
     }
 
-    /// Records that buckets do not exist, so their bans do not either.
+    /// Removes the bans of buckets that do not exist.
     pub fn gone<'a>(&mut self, buckets: impl Iterator<Item = (&'a str, &'a str)>) {
         for (rule, key) in buckets {
             self.items.remove(&Id::new(Kind::Ban, rule, key));
@@ -162,7 +163,8 @@ impl Ledger {
         }
     }
 
-    /// Drops changes that have ended, and losses that are in effect again or were decided again.
+    /// Drops changes that have ended, and lost changes that are in effect again or were replaced by
+    /// a new decision.
     fn settle(&mut self) {
         let now = self.clocks.unix_ms;
         self.items.retain(|_, item| item.left(now) != Left::Nothing);

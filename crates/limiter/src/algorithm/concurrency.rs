@@ -1,13 +1,14 @@
 //! `concurrency`: requests in flight.
 //!
 //! A request is admitted if its cost fits in addition to the requests that have not ended. It gives
-//! its cost back when its stream ends, for whatever reason. This suits a backend that can do only a
-//! certain number of things at once.
+//! its cost back when its stream ends, for any reason. This suits a backend that can serve only a
+//! certain number of requests at once.
 //!
-//! A return can be lost, if a worker dies or the store is too busy. Lost returns heal: a cost that
-//! is not given back expires between `lease` and 2·`lease` after it was taken. A request that lives
-//! longer is no longer counted, so the lease should be longer than any request. At every instant,
-//! at most `capacity` of the requests that are younger than the lease are in flight.
+//! A return can be lost, if a worker dies or the store is too busy. So every cost expires: a cost
+//! that is not given back stops counting between `lease` and 2·`lease` after it was taken. A
+//! request that lives longer is no longer counted, so the lease should be longer than any request.
+//! At every instant, at most `capacity` of the requests that are younger than the lease are in
+//! flight.
 //!
 //! There is no rate and no wait to report, because only the end of other requests makes room.
 //!

@@ -1,11 +1,11 @@
 //! `fixed_window`: a number of units per window, counted from zero in each window.
 //!
-//! People reason about quotas in this form ("a thousand a day"). With `first`, a window begins with
-//! the first request that is admitted after the previous window has ended. With `clock`, a window
-//! ends at the next multiple of its length on the wall clock, for instance at midnight UTC for a
-//! day. At the end of a window, the whole capacity is available again at once. This simplicity has
-//! a price: in any time of length w, up to `capacity·(⌈w/window⌉ + 1)` is admitted, which is twice
-//! the capacity around the end of a window.
+//! This is how people state quotas ("a thousand a day"). With `first`, a window begins with the
+//! first request that is admitted after the previous window has ended. With `clock`, a window ends
+//! at the next multiple of its length on the wall clock, for instance at midnight UTC for a day. At
+//! the end of a window, the whole capacity is available again at once. This simplicity has a price:
+//! in any time of length w, up to `capacity·(⌈w/window⌉ + 1)` is admitted, which is twice the
+//! capacity around the end of a window.
 //!
 //! Source: the counter with an expiry that the documentation of Redis' INCR calls a rate limiter.
 //!
@@ -223,8 +223,8 @@ impl Meter for FixedWindow {
         Running::new(units(used), self.length(clock.wall)).write(words, clock.now);
     }
 
-    /// The window continues for at most the new length. If the new window is aligned to the clock,
-    /// it ends where the clock ends it.
+    /// The window continues for at most the new length. A window that is aligned to the clock ends
+    /// at the clock's next multiple.
     fn adopt(
         &self,
         words: &mut [u64],

@@ -1,5 +1,5 @@
-//! Periods, which begin at the multiples of their length on a clock. Refills happen, and windows
-//! and slots begin, at the beginning of a period.
+//! Periods, which begin at multiples of their length on a clock. Refills, windows and slots use
+//! them: each begins with a period.
 //!
 //! On the clock of the process, periods are the same for every bucket and need no state. For the
 //! wall clock, a bucket stores in its last word how far the wall clock is ahead of the clock of the
@@ -33,7 +33,6 @@ impl Grid {
     /// Names in rule files.
     pub const NAMES: [&'static str; 2] = ["process", "clock"];
 
-    /// Returns true if it is the default.
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
     pub(super) const fn is_process(&self) -> bool {
         matches!(self, Self::Process)
@@ -56,14 +55,14 @@ pub(super) struct Place {
     pub(super) number: u128,
     /// Number of periods that have begun since the state was written.
     pub(super) gone: u128,
-    /// The instant on the clock of the periods.
+    /// Time on the clock that the periods follow.
     at: Nanos,
-    /// How far that clock is ahead of the clock of the process, modulo 2^64.
+    /// Lead of that clock over the process clock, modulo 2^64.
     ahead: u64,
 }
 
 impl Place {
-    /// Returns the instant on the clock of the periods.
+    /// Returns the time on the clock that the periods follow: the process clock or the wall clock.
     pub(super) const fn at(&self) -> Nanos {
         self.at
     }

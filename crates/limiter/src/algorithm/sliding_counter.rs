@@ -152,8 +152,8 @@ impl SlidingCounter {
         overlap.saturating_add(self.scaled(state.current))
     }
 
-    /// Returns how much of a window is left at the first instant at which the `count` of the window
-    /// before it weighs no more than `room`.
+    /// Returns the remaining time of the current window at the first instant at which the previous
+    /// window's `count` weighs at most `room`.
     fn left_when(&self, room: u64, count: u64) -> Nanos {
         let left = self.scaled(room).checked_div(count.into());
         Nanos::new(clamp(left.unwrap_or(u128::MAX))).min(self.window)

@@ -1,6 +1,6 @@
 //! `sliding_log`: a number of units in every window, exact to the nanosecond.
 //!
-//! This is for small limits that must be exact ("five passwords in ten minutes"). The bucket stores
+//! Use it for small limits that must be exact ("five passwords in ten minutes"). The bucket stores
 //! one entry for each admitted cost unit. An entry made at t counts while `now < t + window`, so at
 //! most `capacity` is admitted in any half-open time of one window length, and at most
 //! `capacity·(⌊w/window⌋ + 1)` in a time of length w. The price is memory: 8 bytes for each entry

@@ -2,11 +2,10 @@
 //!
 //! The window is cut into slots, which begin at multiples of `window/slots` on the clock of the
 //! process, or on the wall clock (`align: clock`). The current slot and the `slots - 1` slots
-//! before it admit at most `capacity` in total, and one slot admits at most `slot_capacity`. The
-//! second number prevents a client from spending a whole window at once, so that capacity returns
-//! slot by slot instead of all at the same time. A cost above `slot_capacity` never fits. The
-//! remaining units of an answer are the units that could be taken now, which for a new bucket is
-//! the capacity of a slot.
+//! before it admit at most `capacity` in total, and one slot admits at most `slot_capacity`.
+//! `slot_capacity` prevents a client from using up a whole window at once, so that capacity becomes
+//! free slot by slot. A cost above `slot_capacity` never fits. The remaining units of an answer are
+//! the units that could be taken now, which for a new bucket is the capacity of a slot.
 //!
 //! A request counts for a time between `window - window/slots` and `window`, or up to one slot more
 //! or less if the wall clock has jumped. A time of length w that touches k slots therefore admits
@@ -87,7 +86,7 @@ impl SlidingWindow {
         let share = |of: u64| of.div_ceil(u64::from(slots).max(1));
         let twice = || share(capacity.saturating_mul(2));
         let slot_capacity = slot_capacity.unwrap_or_else(twice);
-        // With less, no request would ever find the window full.
+        // With a smaller slot capacity, the window could never be full.
         if slot_capacity < share(capacity) || slot_capacity > capacity {
             return Err(BadNumbers::SlotCapacity);
         }
@@ -219,7 +218,8 @@ impl SlidingWindow {
             staying = staying.saturating_add(**count);
             staying.saturating_add(cost) <= self.capacity
         });
-        // Even if little is taken, the current slot has to end.
+        // If the window has room and only the current slot is full, the cost fits when this slot
+        // ends.
         let stay = stay.count().min(self.slots().saturating_sub(1));
         Some(self.leaves(stay, place))
     }

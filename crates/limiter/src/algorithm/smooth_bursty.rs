@@ -2,8 +2,8 @@
 //! paid for, and the next request waits for its cost.
 //!
 //! While no request arrives, permits are stored, at most as many as the rate gives in
-//! `burst_seconds`. Stored permits cost no time. A new bucket has none. This suits a few large jobs
-//! of very different size, which a capacity would refuse.
+//! `burst_seconds`. Stored permits are used first and cause no wait. A new bucket has none. This
+//! suits a few jobs of very different size. A limit with a capacity would refuse the large ones.
 //!
 //! A request that would wait longer than `max_wait` is refused. In any window of length w, the
 //! requests that pass cost at most `rate·(burst + w)` plus the cost of the last one, except that
@@ -191,8 +191,8 @@ impl Meter for SmoothBursty {
     }
 
     /// If the burst or the rate changes, the same number of permits is owed, and the same number or
-    /// share of permits is stored. An edit does not fill a longer burst, as a new bucket has no
-    /// stored permits either.
+    /// share of permits is stored. A longer burst starts without additional permits, like a new
+    /// bucket.
     fn adopt(
         &self,
         words: &mut [u64],

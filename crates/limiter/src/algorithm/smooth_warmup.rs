@@ -181,7 +181,7 @@ impl SmoothWarmup {
 
     /// Returns how much is stored again in `time` drops, rounded up.
     fn restored_in(&self, time: u128) -> u128 {
-        // A saturated product exceeds everything that can be missing.
+        // A product that saturates is larger than any missing amount, so the result stays right.
         product(time, self.restores()).div_ceil(self.scale().max(1))
     }
 
@@ -217,7 +217,7 @@ impl SmoothWarmup {
             .span(free.since(now))
             .saturating_add((*rest).into())
             .min(self.most_debt());
-        // This includes the part of a nanosecond that is owed beyond `free`.
+        // The debt also includes a part of a nanosecond after `free`.
         let idle = self.span(now.since(free));
         let back = self.restored_in(idle.saturating_sub(debt));
         WarmupState {
@@ -318,7 +318,7 @@ impl Meter for SmoothWarmup {
         self.at(new).after(wait)
     }
 
-    /// The level is the debt. Warmth is not used up.
+    /// The level is the debt alone, because stored permits are not a reserve.
     fn used(&self, words: &[u64], now: Nanos) -> Used {
         mul_div_ceil(self.read(words, now).debt, USED_ONE, self.permit())
     }
@@ -329,7 +329,7 @@ impl Meter for SmoothWarmup {
         self.write(words, WarmupState { debt, missing: 0 }, clock.now);
     }
 
-    /// If the warm-up changes, the same permits are owed, and the bucket is as warm as before.
+    /// If the warm-up changes, the debt in permits and the warmth of the bucket stay the same.
     fn adopt(
         &self,
         words: &mut [u64],

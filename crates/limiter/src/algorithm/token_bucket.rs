@@ -14,8 +14,8 @@
 //! behind it. The times at which held requests pass keep the same bounds, except that each wait is
 //! rounded up to a nanosecond.
 //!
-//! A bucket starts with `initial` tokens. If that is below the capacity, a full bucket is worth
-//! more than a new one, so evicting it is a loss.
+//! A bucket starts with `initial` tokens. If that is below the capacity, a full bucket has more
+//! tokens than a new one, so its eviction loses tokens.
 
 use serde::Serialize;
 

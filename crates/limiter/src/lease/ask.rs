@@ -98,7 +98,8 @@ impl Lease {
             end: ask.sent_at.saturating_add(lasts),
         };
         self.tokens.add(portion, now);
-        // Answers may arrive in another order. The state of the latest request counts.
+        // Answers may arrive in a different order than the requests were sent. The answer to the
+        // latest request determines the state.
         if stamp(ask.sent_at) >= self.heard {
             self.heard = stamp(ask.sent_at);
             self.left = grant.left.cut(terms.limits().len());
@@ -132,14 +133,14 @@ impl Lease {
         self.denied_cost = u32::try_from(ask.need.max(1)).unwrap_or(u32::MAX);
     }
 
-    /// Notes that `ask` was not answered. The engine may have charged the debt. It is sent again,
-    /// which is in favour of the limit.
+    /// Handles the loss of `ask`. The engine may already have charged the debt. The debt is sent
+    /// again all the same, so the limit is never exceeded.
     pub fn lost(&mut self, ask: &LeaseAsk) {
         self.land(ask);
     }
 
-    /// Notes that the engine did not answer for this key, although it may answer for others. For a
-    /// short time, this Envoy decides the key alone. `random` are any 64 bits.
+    /// Handles an answer without this key: the engine may answer for other keys, but this Envoy
+    /// decides the key alone for a short time. `random` are any 64 bits.
     ///
     /// A denial stays in effect, because the key was empty when the engine last answered. The
     /// refill counts as in flight for as long as a lost one, so that the debt is not sent again at
@@ -155,7 +156,7 @@ impl Lease {
         self.denied_cost = 0;
     }
 
-    /// Ends the refill in flight, if it was this request.
+    /// Marks the refill as ended, if it was this request.
     fn land(&mut self, ask: &LeaseAsk) {
         if ask.is_refill && self.refill_sent == stamp(ask.sent_at) {
             self.refill_sent = Nanos::ZERO;
@@ -179,7 +180,7 @@ impl Lease {
             return 0;
         }
         let half = sure.units.div_euclid(2).min(terms.most_beforehand());
-        // A remainder that is smaller than a cost would be useless.
+        // A remainder that is smaller than the cost of a request would be useless.
         let part = half.checked_rem(sure.cost).unwrap_or(0);
         let half = half.saturating_sub(part);
         if self.tokens.tokens(now) < half {
@@ -190,7 +191,7 @@ impl Lease {
     }
 }
 
-/// Returns a time in the form in which zero means none.
+/// Returns a time that is never zero, because zero means "none".
 fn stamp(instant: Nanos) -> Nanos {
     instant.max(Nanos::new(1))
 }

@@ -115,7 +115,7 @@ impl Breaker {
         self.state
     }
 
-    /// Notes a failed call. Returns true if that opened the breaker. `random` are any 64 bits.
+    /// Records a failed call. Returns true if that opened the breaker. `random` are 64 random bits.
     pub fn failed(&mut self, now: Nanos, random: u64) -> bool {
         self.failures = self.failures.saturating_add(1);
         let Some(beyond) = self.failures.checked_sub(self.policy.failures.max(1)) else {
@@ -133,7 +133,7 @@ impl Breaker {
         was_closed
     }
 
-    /// Notes a successful call. Returns true if that closed the breaker.
+    /// Records a successful call. Returns true if that closed the breaker.
     pub fn succeeded(&mut self) -> bool {
         let was_open = self.state != State::Closed;
         self.failures = 0;

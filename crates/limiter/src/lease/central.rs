@@ -1,7 +1,8 @@
 //! The engine's side of a lease: the computation of its script, as a pure function.
 //!
-//! Either all limits of a key grant, or none does. Only the engine's clock determines how much has
-//! refilled. If the numbers of a limit change, used units stay used, and leave at the new rate.
+//! A demand is granted by all limits of a key or by none. Only the engine's clock determines how
+//! much has refilled. If the numbers of a limit change, used units stay used, and leave at the new
+//! rate.
 //!
 //! The engine's clock can jump, because another machine answers after a failover. If it jumps ahead
 //! by `j`, units refill that much earlier. If it jumps back by `j`, a level takes that much longer.

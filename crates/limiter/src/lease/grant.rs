@@ -27,7 +27,7 @@ pub struct Grant {
     pub wait: Nanos,
     /// Remaining units.
     pub left: Left,
-    /// Time until the first window of the limits ends, when the tokens expire. Zero without
+    /// Time until the first window of the limits ends, when the tokens expire. Zero if no limit has
     /// windows.
     pub ends_in: Nanos,
 }

@@ -30,7 +30,7 @@ impl Left {
         self.0.get(place).copied().unwrap_or(0).into()
     }
 
-    /// Returns the units of the first `limits` limits, with 0 for the others.
+    /// Returns a copy that keeps the units of the first `limits` limits and has 0 for the others.
     #[must_use]
     pub(super) fn cut(mut self, limits: usize) -> Self {
         if let Some(others) = self.0.get_mut(limits..) {

@@ -1,8 +1,8 @@
 //! Available tokens, in two portions with separate expiry times.
 //!
 //! A later answer never prolongs the life of earlier tokens, because the bound requires that each
-//! token is used within a lease of its grant. A third portion is added to the portion with the
-//! nearest expiry, and both then have the earlier one.
+//! token is used within one lease after its grant. A third portion is merged with the portion whose
+//! expiry is nearest, and the merged portion gets the earlier expiry.
 
 use crate::time::Nanos;
 
@@ -104,7 +104,7 @@ impl Portions {
 
     /// Takes tokens back. Their portion is unknown, so they get the earlier expiry.
     pub(super) fn give_back(&mut self, tokens: u64, now: Nanos) {
-        // A used-up portion still has its expiry.
+        // A portion without tokens still has an expiry.
         let ends = [self.early.end, self.late.end].into_iter();
         if let Some(end) = ends.filter(|end| now < *end).min() {
             let tokens = u32::try_from(tokens).unwrap_or(0);

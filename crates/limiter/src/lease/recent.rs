@@ -1,10 +1,10 @@
 //! The recent demand for a key in one Envoy, counted per lease.
 //!
-//! Unused tokens are lost to the whole fleet until they refill at the rate of the limit. A key
-//! therefore leases tokens in advance only for demand that can be expected: of the last two leases,
-//! the one with fewer requests, minus two standard deviations of randomly distributed requests
-//! (twice the square root). With fewer than six requests in a lease, the result is too small to be
-//! halved, so a slow key leases nothing.
+//! The whole fleet loses unused tokens until they refill at the rate of the limit. So a key leases
+//! tokens in advance only for demand that is nearly certain. This is the number of requests in the
+//! quieter of the last two leases, minus twice its square root, which is two standard deviations of
+//! random arrivals. With fewer than six requests in a lease, half of the result is no whole unit,
+//! so a slow key leases nothing.
 
 use crate::time::Nanos;
 

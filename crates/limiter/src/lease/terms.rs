@@ -1,4 +1,5 @@
-//! Terms of a lease: the numbers that all Envoys share, and how long an Envoy keeps tokens.
+//! Terms of a lease: the limits that all Envoys share, and the time for which an Envoy keeps
+//! tokens.
 
 use alloc::string::String;
 use core::fmt;
@@ -12,7 +13,7 @@ use crate::time::Nanos;
 /// Settings of a fleet, which apply to all its leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseSettings {
-    /// How long unused tokens stay with an Envoy, counted from the time at which it requested them.
+    /// Time for which an Envoy may use tokens, counted from its request for them.
     pub lease: Nanos,
     /// Timeout of a call, and the maximum time for which a request waits for the first tokens of
     /// its key.
@@ -138,7 +139,7 @@ impl Terms {
         capacities.min().unwrap_or(0)
     }
 
-    /// Returns the units that refill during a lease on average, by the slowest limit.
+    /// Returns the average number of units that the slowest limit refills during a lease.
     pub(super) fn units_in_lease(&self) -> u64 {
         let units = self.limits.iter();
         let units = units.map(|limit| limit.units_in(self.settings.lease));
@@ -151,8 +152,8 @@ impl Terms {
         times.max().unwrap_or(Nanos::ZERO)
     }
 
-    /// Returns how long an unanswered lease request counts as in flight. An answer or the timeout
-    /// arrives earlier.
+    /// Returns the time for which an unanswered lease request counts as in flight. It is longer
+    /// than the timeout of a call.
     pub(super) const fn flight(&self) -> Nanos {
         self.settings.timeout.saturating_add(self.settings.timeout)
     }

@@ -1,12 +1,14 @@
-//! Notes: facts about a bucket that do not fit in the words of its limits, and that a later edit needs.
+//! Notes: facts about a bucket that later edits need, and for which the words of its limits have no
+//! place.
 //!
 //! - *Permits*: requests that are still in flight after an edit removed the `concurrency` limit of the bucket. They are
 //!   given back here when they end. If such a limit returns, it starts with the remaining ones.
-//! - *Shares* of each limit, since a proportional edit. A share has the fraction of a unit by which the count was
-//!   rounded up, so that the next proportional edit starts from the exact share. It also has the amount of units that
-//!   were really taken, as the difference to the used units, and the largest capacity since that edit. No edit leaves
-//!   more than the largest capacity minus the taken units. If all edits are proportional, or all are in units, this
-//!   follows without a note. But a proportional reduction forgives units, which a raise in units would give away again.
+//! - *Shares* of each limit, since a proportional edit. A share has the fraction of a unit by which
+//!   the count was rounded up, so that the next proportional edit starts from the exact share. It
+//!   also has the number of units that requests really took, as the difference to the used units,
+//!   and the largest capacity since that edit. With these, an edit never leaves more room than the
+//!   largest capacity minus the taken units. Without them, a mix of edits could: a proportional
+//!   reduction lowers the used units, and a later raise in units would give the difference away.
 //!
 //! The notes follow the words of the limits and precede the promise count. They exist only while there is something to
 //! note:

@@ -54,7 +54,7 @@ pub struct Sources {
     pub amount: Option<Source>,
 }
 
-/// What a request brought for one limit. A number is 0 if the request brought none.
+/// The numbers that a request brought for one limit. A number is 0 if the request brought none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Brought {
     /// Number for the capacity.
@@ -199,8 +199,8 @@ impl Limits {
         Cow::Owned(Self::of(list, own))
     }
 
-    /// Returns these limits with other numbers to store, for limits that were computed from limits of the same
-    /// template.
+    /// Returns these limits with other numbers to store in buckets. Use it if the limits were
+    /// derived from limits of the same template.
     #[must_use]
     pub fn storing(self, numbers: &[u64]) -> Self {
         Self::of(self.list, Numbers::from(numbers))

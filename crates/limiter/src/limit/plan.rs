@@ -10,10 +10,11 @@ use crate::time::Nanos;
 pub enum Plan {
     /// The request passes at this time.
     At(Nanos),
-    /// The request gives back its units and is decided again like a new one. There are three cases.
-    /// The edit makes it wait longer, and longer than the new limits allow. The new limits hold no
-    /// request and have no room for this one. None of the new limits continues its queue, and one
-    /// of them gives out permits until requests end, of which the request has none.
+    /// The request gives back its units and is decided again like a new request. There are three
+    /// cases. First, the edit makes it wait longer than before, and longer than the new limits
+    /// allow. Second, the new limits hold no requests and have no room for this one. Third, no new
+    /// limit continues its queue, and a new limit counts requests in flight but has not counted
+    /// this request yet.
     Again,
 }
 
@@ -37,7 +38,7 @@ impl Limits {
         self.each(&mut taken.before().clone(), &mut |index, meter, words| {
             let (after, next) = rest.split_at_checked(meter.words()).unwrap_or_default();
             rest = next;
-            // All other limits admitted the request before it began to wait, or are new to it.
+            // Every other limit is new, or admitted the request before it began to wait.
             if !self.held_by(old, index) || words == after {
                 return;
             }

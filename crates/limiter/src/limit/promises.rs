@@ -1,15 +1,17 @@
-//! Promises: the number of requests that still wait for their times. With it, the places of requests that left are
-//! reused when no request waits any more.
+//! Promises: the number of requests that still wait. When it reaches zero, the places of requests
+//! that left the queue can be reused.
 //!
-//! A request that waits took its cost when it arrived, and was promised a time. Later requests have later times. A
-//! request that leaves from the middle of a queue cannot give back its place, because the times of the requests behind
-//! it stay. But when all promises are resolved, because the requests passed or left, the queue consists of empty places
-//! only. The queue then goes back to the state in which the last request that passed left it.
+//! A request that waits took its cost when it arrived, and was promised a time. Later requests have
+//! later times. A request that leaves from the middle of a queue cannot give back its place,
+//! because the requests behind it keep their times. But when all promises are resolved, because the
+//! requests passed or left, the queue has only empty places. The queue then returns to the state in
+//! which the last request that passed left it.
 //!
-//! A promise is identified by its *mark*: the time from which none of the units that the bucket took until then count.
-//! Marks rise with each promise, unless a cost came back in between. Unresolved promises are counted in two groups, up
-//! to a mark and above it. A group expires when its last mark has passed, because then none of its units count, whether
-//! its requests passed or a worker died with them. A lost promise therefore delays the return, but never prevents it.
+//! A promise is identified by its *mark*: the time from which none of the units that the bucket
+//! took until then count. Marks rise with each promise, unless a cost was given back in between.
+//! Unresolved promises are counted in two groups, up to a mark and above it. A group expires when
+//! its last mark has passed, because then none of its units count, whether its requests passed or a
+//! worker died with them. A lost promise therefore delays the return, but never prevents it.
 //!
 //! The count follows the words of the limits. It exists only while a request may wait:
 //!
@@ -17,10 +19,11 @@
 //! early u32, late u32 | start ns | middle ns | line ns | tail ns of each queue… | root
 //! ```
 //!
-//! Early promises have marks above `start` and up to `middle`, and late promises have marks above `middle`. Promises
-//! with marks up to `start` are no longer counted. `line` is [`Bucket::line`] when the count began. A tail is the time
-//! at which the level of a limit reaches zero, as left by the last request that passed or that took units before the
-//! count began. Code that does not know the count drops it, and then nothing is given back.
+//! Early promises have marks above `start` and up to `middle`, and late promises have marks above
+//! `middle`. Promises with marks up to `start` are no longer counted. `line` is [`Bucket::line`]
+//! when the count began. A tail is the time at which the level of a limit reaches zero, as left by
+//! the last request that passed or that took units before the count began. A build that does not
+//! know the count drops it, and then nothing is given back.
 //!
 //! An edit converts the times of a count like the levels, and puts all promises into one group. The *root* belongs to
 //! the caller. Since an edit, it identifies the promises in the count. Without an edit, it is zero and not stored.
@@ -88,7 +91,7 @@ impl Promises {
         self.early == 0 && self.late == 0
     }
 
-    /// Notes that a request has passed that left the queues with these tails.
+    /// Keeps the tails with which a request that has now passed left the queues.
     fn keep(&mut self, tails: &[u64]) {
         for (kept, tail) in self.tails.iter_mut().zip(tails) {
             *kept = (*kept).max(*tail);
@@ -269,8 +272,8 @@ impl Limits {
         self.set_promises(after, &promises);
     }
 
-    /// Notes that units came back to a bucket that had this mark. Later promises may then have
-    /// lower marks than earlier ones, so all current promises become early ones, up to the old
+    /// Handles units that were given back to a bucket with this mark. Later promises may then have
+    /// lower marks than current ones, so all current promises become early ones, up to the old
     /// mark.
     pub(crate) fn gather(&self, bucket: &mut Bucket, mark: Nanos) {
         if let Some(promises) = self.promises(bucket)
@@ -422,8 +425,9 @@ impl Limits {
         words
     }
 
-    /// Gives back the place of a waiting request that leaves and that left `after`, if it is the
-    /// last request in the queues. Returns true if it is.
+    /// Gives back the place of a waiting request that leaves, if it is the last request in the
+    /// queues. `after` is the bucket as this request left it. Returns true if the place was given
+    /// back.
     pub(crate) fn leave_last(&self, bucket: &mut Bucket, taken: &Taken, after: &Bucket) -> bool {
         let before = taken.before();
         let has_line = after.line > bucket.last && after.line == bucket.line;

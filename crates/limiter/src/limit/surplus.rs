@@ -55,7 +55,7 @@ impl Limits {
             behind.extend_from_slice(over);
             room = room.saturating_sub(count);
         }
-        // The words after the surplus belong to no limit. They count promises.
+        // The words after the surplus are notes and the promise count.
         surplus.reverse();
         if !surplus.is_empty() || behind.iter().any(|word| *word > 0) {
             bucket.words.extend(behind);

@@ -1,5 +1,5 @@
-//! Fleets on which nothing goes wrong: the bound holds, nearly all of the limit is used, and below it nobody
-//! is refused.
+//! Fleets without faults. The bound holds, nearly all of the limit is used, and below the limit no
+//! request is refused.
 
 use loudou_limiter::Nanos;
 
@@ -11,7 +11,7 @@ fn minute() -> Nanos {
     Nanos::from_secs(60)
 }
 
-/// Twenty at once, then a hundred a second.
+/// A limit of twenty at once and a hundred a second.
 fn fleet(envoys: u32, offered: u64) -> Setup {
     Setup::new(envoys, one(funnel(20, "100/s")), offered)
 }

@@ -207,7 +207,7 @@ fn used_units_survive_edits() {
     );
 }
 
-/// A limit is found again at another place, and a new one is full.
+/// If limits are added or moved, each limit keeps its level, and a new limit is full.
 #[test]
 fn limits_keep_their_levels_where_others_change() {
     let (burst, day) = (leak(10, "1/s"), window(100, 86_400_000));
@@ -245,7 +245,7 @@ fn a_clock_that_goes_back() {
             let now = 100_500 - back;
             let grant = central.grant(&of(&[limit]), single(1), at(now));
             assert_eq!(grant.granted, 0, "{limit:?} {back} ms back");
-            // At the latest, until the next period is over.
+            // At the latest when the next period is over.
             let next = (now / 2_000 + 2) * 2_000;
             assert_eq!(grant.wait, at(next - now));
             assert_eq!(

@@ -1,4 +1,4 @@
-//! Properties of every run, whatever happens to the fleet.
+//! Properties of every run, with any faults of the fleet.
 
 use loudou_limiter::lease::Shared;
 use loudou_limiter::{Limits, Nanos, Rate};
@@ -61,8 +61,10 @@ pub(crate) fn excess(setup: &Setup, run: &Run) -> Vec<(i128, i128)> {
     bounds
 }
 
-/// For each limit the most that passed in a window by leases and alone together, less what comes back in the
-/// window, in a lease and in `alone`; and `2·B`, where parts have at least one unit each.
+/// Returns two numbers for each limit. The first is the maximum of the units that passed in a
+/// window, by leases and alone together, minus the units that refill in the window, in a lease and
+/// in `alone`. The second is the allowed maximum: `2·B` and the credit, with parts of at least one
+/// unit each.
 pub(crate) fn joint_excess(setup: &Setup, run: &Run, alone: Nanos) -> Vec<(i128, i128)> {
     let all = run.all();
     let on_credit = 2 * u64::from(setup.envoys) * setup.settings.credit;

@@ -1,14 +1,14 @@
-//! The engine: one central bucket behind a network, with all its possible faults.
+//! The engine: one central bucket behind a network, with every fault that it can have.
 
 use std::collections::VecDeque;
 
 use loudou_limiter::Nanos;
 use loudou_limiter::lease::{Central, Demand, Grant, Terms};
 
-/// How long states are kept, for a replica that lacks the last writes.
+/// Time for which earlier states are kept, for a replica that lacks the last writes.
 const KEPT: u64 = 3_000_000_000;
 
-/// How the engine answers.
+/// How the engine responds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
     Up,
@@ -16,20 +16,21 @@ pub(crate) enum Health {
     Refuses,
     /// Calls hang until they time out.
     Hangs,
-    /// The relay answers that the node of the key does not respond.
+    /// The relay responds that the node of the key does not answer.
     KeyLost,
-    /// The engine is full: it reads, and refuses to write.
+    /// The engine is full: it reads, but refuses to write.
     Full,
 }
 
-/// A wall clock, in the middle of a window.
+/// Lead of the engine's clock over the simulation's clock: a wall-clock time, in the middle of a
+/// window.
 pub(crate) const AHEAD: u64 = 1_700_000_000_300_000_000;
 
 #[derive(Debug)]
 pub(crate) struct Engine {
     central: Central,
     pub(crate) health: Health,
-    /// How far its clock is ahead of the simulation's.
+    /// Lead of the engine's clock over the simulation's clock.
     ahead: u64,
     past: VecDeque<(u64, Central)>,
 }
@@ -48,7 +49,7 @@ impl Engine {
         Nanos::new(now + self.ahead)
     }
 
-    /// Returns its answer; `None` for an error of the key.
+    /// Returns the engine's answer. `None` for an error of the key.
     pub(crate) fn grant(&mut self, terms: &Terms, demand: Demand, now: u64) -> Option<Grant> {
         if self.health == Health::KeyLost {
             return None;
@@ -57,7 +58,7 @@ impl Engine {
             self.past.pop_front();
         }
         self.past.push_back((now, self.central.clone()));
-        // The script computes and answers in microseconds.
+        // The script computes in microseconds.
         let clock = Nanos::new(self.clock(now).get() / 1_000 * 1_000);
         let before = self.central.clone();
         let grant = self.central.grant(terms, demand, clock);
@@ -80,10 +81,10 @@ impl Engine {
         self.central = Central::default();
     }
 
-    /// Continues with the state before `lost`.
+    /// Continues with the state from before the last `lost` nanoseconds.
     pub(crate) fn fail_over(&mut self, lost: Nanos, now: u64) {
         let until = now.saturating_sub(lost.get());
-        // Each state is kept as it was before the write at that time.
+        // Each entry has the state from before the write at its time.
         let first_lost = self.past.iter().find(|(at, _)| *at >= until);
         if let Some((_, central)) = first_lost {
             self.central = central.clone();

@@ -9,12 +9,12 @@ use crate::sim::Run;
 
 const SECOND: i64 = 1_000_000_000;
 
-/// Twenty at once, then a hundred a second, with a far higher demand.
+/// A limit of twenty at once and a hundred a second, with far more requests.
 fn fleet(envoys: u32) -> Setup {
     Setup::new(envoys, one(funnel(20, "100/s")), 700)
 }
 
-/// Returns the units that passed by tokens from one second to another.
+/// Returns the units that passed by tokens between two seconds.
 fn passed(run: &Run, from: u64, until: u64) -> u64 {
     units_between(&run.passes, from * 1_000, until * 1_000)
 }
@@ -34,8 +34,8 @@ fn lost_and_slow_calls() {
     }
 }
 
-/// While it is down the local buckets decide, which pass about as much together; within two seconds of its
-/// return the engine decides again.
+/// While the engine is down, the local buckets decide. Together they admit about as much. Within
+/// two seconds after the engine is back, it decides again.
 #[test]
 fn an_engine_that_comes_back() {
     for hangs in [false, true] {
@@ -55,8 +55,8 @@ fn an_engine_that_comes_back() {
     }
 }
 
-/// A refusal that an engine caused must not outlive it: when the window has ended, the local buckets decide. Until
-/// then the units that were used stay used.
+/// A denial by the engine must not outlive the engine. When the window has ended, the local buckets
+/// decide. Until then, used units stay used.
 #[test]
 fn an_outage_ends_denials() {
     let down = Fault::Down { hangs: true };
@@ -67,8 +67,8 @@ fn an_outage_ends_denials() {
     assert_eq!(units_between(&run.local, 9_600, 19_600), 40);
 }
 
-/// After an outage the fleet does not pay for units that came back in it: it refuses everything for no more than
-/// the time that an Envoy can owe.
+/// After an outage, the fleet must not pay for units that refilled during it. It refuses everything
+/// for no longer than an Envoy can owe.
 #[test]
 fn a_long_outage_is_not_paid_for() {
     for envoys in [4, 50] {
@@ -103,13 +103,14 @@ fn an_engine_whose_clock_jumps() {
             checked(&Setup::new(envoys, tokens, 100).fault(5_000, Fault::Jump(by)));
         }
     }
-    // Ahead, a little is given once; back, nothing passes for as long.
+    // A jump ahead gives a few units once. After a jump back, nothing passes for as long as the
+    // clock jumped.
     let run = checked(&fleet(4).fault(5_000, Fault::Jump(-3 * SECOND)));
     assert!(passed(&run, 5, 8) <= 40, "{}", passed(&run, 5, 8));
     assert!(passed(&run, 9, 19) >= 970, "{}", passed(&run, 9, 19));
 }
 
-/// A clock that goes back far does not close a window for long.
+/// A clock that jumps far back must not close a window for long.
 #[test]
 fn windows_through_jumps_and_failovers() {
     let length = Nanos::from_secs(2);
@@ -145,7 +146,7 @@ fn edits_while_tokens_are_out() {
             let setup = fleet(10).credit(credit).fault(5_000, edit());
             checked(&setup.clone().fault(5_600, back));
             let run = checked(&setup);
-            // The new numbers alone hold one second later.
+            // One second later, only the new numbers apply.
             let rate = limits_rate(pace);
             let after = passed(&run, 7, 19);
             let most = capacity + rate * 12 + rate / 5 + 20 * credit + 1;
@@ -156,12 +157,12 @@ fn edits_while_tokens_are_out() {
             );
         }
     }
-    // A quota that is used up stays so.
+    // A used-up quota stays used up.
     let quota = |capacity| one(funnel(capacity, "1/d"));
     let edit = Fault::Edit(quota(130));
     let run = checked(&Setup::new(4, quota(100), 1_000).fault(2_000, edit));
     assert_eq!(run.passed(), 130);
-    // So does a limit beside one that changes.
+    // So does a limit in the same rule as a limit that changes.
     let both = |capacity| {
         limits([
             funnel(capacity, "10/s"),

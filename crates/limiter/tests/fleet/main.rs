@@ -1,5 +1,5 @@
-//! One limit across many Envoys, in virtual time: the bounds hold whatever happens, and hardly anything is
-//! lost against one central bucket.
+//! One limit across many Envoys, in virtual time. The bounds hold with any faults, and the fleet
+//! admits nearly as much as one central bucket.
 #![cfg(test)]
 
 mod alone;

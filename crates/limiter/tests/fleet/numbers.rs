@@ -55,7 +55,8 @@ fn others_cannot() {
     assert_eq!(shared(open), Err(Unfit::Algorithm));
 }
 
-/// The engine's clock has whole microseconds, and its scripts 53 bits.
+/// Periods must be whole microseconds and fit into 53 bits, because the engine's clock and its
+/// scripts are limited to that.
 #[test]
 fn periods_are_such_as_the_engine_knows() {
     let funnel = |period| {
@@ -79,7 +80,7 @@ fn periods_are_such_as_the_engine_knows() {
     }
 }
 
-/// The first limit that does not fit is named, with what does.
+/// The problem names the first limit that a fleet cannot share, and what it can share instead.
 #[test]
 fn the_refusal_names_the_limit() {
     let log = SlidingLog::new(10, at(1_000), false).expect("valid");
@@ -123,7 +124,7 @@ fn impossible_numbers_make_no_terms() {
     }
 }
 
-/// The capacity and the rate of the only limit's part.
+/// Returns the capacity and the rate of the only limit's part.
 fn part(algorithm: impl Into<Algorithm>, envoys: u32) -> (u64, String) {
     let divided = one(Limit::new("limit", algorithm)).divided(envoys);
     let divided = divided.expect("of a fleet");
@@ -139,7 +140,7 @@ fn an_outage_divides_the_limits() {
     assert_eq!(part(funnel(20, "100/s"), 0), expected(20, "100/s"));
     assert_eq!(part(funnel(20, "100/s"), 8), expected(2, "100/8s"));
     assert_eq!(part(funnel(20, "100/s"), 50), expected(1, "100/50s"));
-    // No longer period than any: less often, or fewer at once.
+    // If the period would exceed its maximum, the part refills less often, or fewer units at once.
     assert_eq!(part(funnel(1, "1/366d"), 4), expected(1, "1/366d"));
     assert_eq!(part(funnel(8, "9/366d"), 4), expected(2, "2/366d"));
     let lumps = |capacity, pace| {
@@ -182,7 +183,7 @@ fn a_part_reads_the_level_of_another_one() {
     );
 }
 
-/// The remaining units and the times in milliseconds.
+/// Returns the remaining units and the times in milliseconds.
 fn reported(lease: &Lease, terms: &Terms, verdict: LeaseVerdict, cost: u64) -> Numbers {
     let ask = Ask::new(cost, at(1_001)).at_wall(at(100_500));
     let answer = lease.decision(terms, verdict, &ask);
@@ -226,7 +227,7 @@ fn a_verdict_is_reported_with_what_is_known() {
     assert_eq!(never, (0, Verdict::Refuse, 10, None, 0));
 }
 
-/// Of several limits the one is reported that can have refused for this long.
+/// If there are several limits, the reported limit is one that can have refused for this long.
 #[test]
 fn a_refusal_is_reported_by_a_limit_that_explains_it() {
     let both = limits([
@@ -243,10 +244,10 @@ fn a_refusal_is_reported_by_a_limit_that_explains_it() {
     assert_eq!(index(1, Some(900)), 0);
     assert_eq!(index(1, Some(1_900)), 1);
     assert_eq!(index(1, Some(30_000)), 2);
-    // A debt can take longer than any limit for a full bucket.
+    // With a debt, the wait can be longer than any limit needs until it is full.
     assert_eq!(index(1, Some(500_000)), 0);
     assert_eq!(index(6, None), 0);
-    // A window ends at the latest at the end of its length on the wall clock.
+    // A window ends at the latest after its length on the wall clock.
     let ask = Ask::new(1, at(1_001)).at_wall(at(100_500));
     let answer = lease.decision(&terms, LeaseVerdict::Admit, &ask);
     let resets: Vec<_> = answer
@@ -256,8 +257,8 @@ fn a_refusal_is_reported_by_a_limit_that_explains_it() {
     assert_eq!(resets, [5_000, 1_500, 60_000_000]);
 }
 
-/// The verdict on a request without tokens, and for each limit its own numbers: what remains, and the times in
-/// milliseconds until the request passes and until it is full.
+/// Returns the verdict on a request without tokens. For each limit, also returns the remaining
+/// units, and the times in milliseconds until the request passes and until the limit is full.
 fn numbers(lease: &Lease, terms: &Terms, wait: Option<u64>, cost: u64) -> Vec<Own> {
     let verdict = wait.map_or(LeaseVerdict::Admit, |wait| LeaseVerdict::Refuse {
         retry_after: Some(at(wait)),
@@ -291,18 +292,18 @@ fn each_limit_has_its_own_numbers() {
         assert!(lease.apply(&terms, &ask, &grant, at(1_001), 0));
         lease
     };
-    // Two tokens here are unused at each of them.
+    // This Envoy has two unused tokens, which count for each limit.
     let lease = with(2, [1, 970, 1_000]);
     assert_eq!(
         numbers(&lease, &terms, None, 1),
         [(3, None, 200), (972, None, 1_500), (1_000, None, 0)]
     );
-    // The limit that has too few, and comes back in time.
+    // The reported limit has too few units, and refills in time.
     let lease = with(0, [1, 970, 3]);
     let rest = [(970, None, 1_500), (3, None, 59_820_000)];
     let first = numbers(&lease, &terms, Some(150), 2);
     assert_eq!(first, [&[(1, Some(150), 400)], rest.as_slice()].concat());
-    // One that would come back sooner waits for its own units only.
+    // A limit that would refill sooner waits only for its own units.
     assert_eq!(
         numbers(&lease, &terms, Some(60_000), 4),
         [
@@ -311,7 +312,7 @@ fn each_limit_has_its_own_numbers() {
             (3, Some(60_000), 59_820_000)
         ]
     );
-    // A debt can take longer than any of them.
+    // With a debt, the wait can be longer than any limit needs.
     let lease = with(0, [5, 0, 3]);
     assert_eq!(
         numbers(&lease, &terms, Some(700_000), 2),
@@ -321,7 +322,7 @@ fn each_limit_has_its_own_numbers() {
             (3, None, 59_820_000)
         ]
     );
-    // Nothing is known that explains it.
+    // No limit explains the wait.
     let waits = numbers(&lease, &terms, Some(30), 0);
     assert_eq!(waits[1].1, Some(30));
     let unexplained = numbers(&with(0, [5, 9, 3]), &terms, Some(30), 1);
@@ -351,11 +352,11 @@ fn the_whole_reads_what_a_part_of_lumps_has_used() {
         assert!(!part.answer(&mut bucket, &ask(0)).is_refused());
         assert_eq!(whole.used(&bucket, clock(0).now), [33], "{align:?}");
         assert_eq!(part.used(&bucket, clock(0).now), [33], "{align:?}");
-        // The whole gets back one each day, and the part one each three days.
+        // The whole bucket regains one unit a day, and the part one unit in three days.
         assert_eq!(whole.used(&bucket, clock(6).now), [33 - 6], "{align:?}");
         let left = part.used(&bucket, clock(6).now);
         assert!(left == [31] || left == [32], "{align:?}: {left:?}");
-        // And the other way.
+        // And vice versa.
         let mut bucket = whole.start_at(clock(0));
         whole.answer(&mut bucket, &ask(0));
         assert_eq!(part.used(&bucket, clock(0).now), [33], "{align:?}");

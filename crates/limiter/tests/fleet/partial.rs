@@ -1,11 +1,11 @@
-//! Failures of a part: everything that a fleet admits, by leases and alone, stays within the bound.
+//! Partial failures. Everything that a fleet admits, by leases and alone, stays within the bound.
 
 use loudou_limiter::Nanos;
 
 use crate::check::{checked, joint_excess};
 use crate::setup::{Fault, Network, Pattern, Setup, funnel, one};
 
-/// Twenty at once, then a hundred a second, and far more than that.
+/// A limit of twenty at once and a hundred a second, with far more requests.
 fn fleet(envoys: u32) -> Setup {
     Setup::new(envoys, one(funnel(20, "100/s")), 700).seconds(30)
 }
@@ -30,7 +30,7 @@ fn bounded(what: &str, alone: Nanos, change: impl Fn(Setup) -> Setup) {
     }
 }
 
-/// Maximum time from one probe of a breaker to the next one, and what a probe takes.
+/// Maximum time from one probe of a breaker to the next one, including the time of a probe.
 const PROBES: Nanos = Nanos::from_millis(310);
 
 #[test]

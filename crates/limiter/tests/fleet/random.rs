@@ -1,4 +1,4 @@
-//! Random numbers that a seed repeats.
+//! Random numbers from a seed.
 
 /// The generator `SplitMix64`.
 #[derive(Clone, Debug)]
@@ -12,17 +12,17 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`, which is above 0.
+    /// Returns a number below `end`, which must be above 0.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.word() % end
     }
 
-    /// A number from `first` to `last`.
+    /// Returns a number from `first` to `last`.
     pub(crate) fn between(&mut self, (first, last): (u64, u64)) -> u64 {
         first + self.below(last - first + 1)
     }
 
-    /// True that often in a thousand.
+    /// Returns true with this probability, in per mille.
     pub(crate) fn happens(&mut self, per_mille: u64) -> bool {
         self.below(1_000) < per_mille
     }

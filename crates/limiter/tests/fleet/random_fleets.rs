@@ -1,4 +1,4 @@
-//! The bounds, for any fleet and any faults.
+//! Checks the bounds with random fleets and random faults.
 
 use loudou_limiter::algorithm::{Align, FixedWindow, Funnel, Refill, TokenBucket};
 use loudou_limiter::{Limit, Limits, Nanos, Rate};
@@ -25,7 +25,7 @@ enum Kind {
     Window,
 }
 
-/// The kind, the period in milliseconds, the capacity and the amount.
+/// Kind, period in milliseconds, capacity and amount.
 type Numbers = (Kind, u64, u64, u32);
 
 fn limits(of: &[Numbers], scale: (u64, u64)) -> Limits {
@@ -63,7 +63,7 @@ fn numbers() -> impl Strategy<Value = Numbers> {
     (kind, 20..3_000_u64, 1..150_u64, 1..80_u32)
 }
 
-/// A fault; edits scale all numbers.
+/// A fault. Edits scale all numbers.
 #[derive(Clone, Debug)]
 enum Change {
     Fault(Fault),
@@ -140,7 +140,8 @@ fn fleet() -> impl Strategy<Value = Setup> {
     )
 }
 
-/// Fleets whose calls fail at random, and whose engine, or the node of the key, is away or full for some time.
+/// Returns fleets whose calls fail at random. For some time, the engine or the node of the key is
+/// lost or full.
 fn failing() -> impl Strategy<Value = Setup> {
     let level = prop_oneof![2 => Just(Kind::Funnel), 1 => Just(Kind::Greedy)];
     let numbers = (level, 200..3_000_u64, 1..150_u64, 1..80_u32);
@@ -188,8 +189,8 @@ fn failing() -> impl Strategy<Value = Setup> {
 proptest! {
     #![proptest_config(config())]
 
-    /// Leases and local parts together: `2·B + r·(w + L + D)`, where `D` is the longest time for which an Envoy had
-    /// no answer.
+    /// Leases and local parts together stay within `2·B + r·(w + L + D)`, where `D` is the longest
+    /// time for which an Envoy had no answer.
     #[test]
     fn leases_and_parts_together_stay_within_the_bound(setup in failing()) {
         let run = checked(&setup);

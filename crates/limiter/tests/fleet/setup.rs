@@ -1,4 +1,4 @@
-//! What a simulated fleet is, and what happens to it.
+//! A simulated fleet, its requests and its faults.
 
 use loudou_limiter::Limits;
 use loudou_limiter::algorithm::{Align, FixedWindow, Funnel, Refill, TokenBucket};
@@ -8,25 +8,25 @@ use loudou_limiter::{Limit, Nanos, Rate};
 /// How requests arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pattern {
-    /// One after the other at the same distance.
+    /// At equal intervals.
     Even,
-    /// At random distances.
+    /// At random intervals.
     Random,
-    /// Groups of that many at once, at random distances.
+    /// Groups of this many requests at once, at random intervals.
     Bursts(u64),
-    /// At the same distance for as many milliseconds, and none for as many more; in each second pulse five
-    /// times as many.
+    /// At equal intervals for the first number of milliseconds, then no requests for the second
+    /// number. Every second pulse has five times as many requests.
     Pulses(u64, u64),
 }
 
-/// The faults of calls, per mille.
+/// Faults of calls, in per mille.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Network {
     /// Calls that do not reach the engine.
     pub(crate) lost_calls: u64,
-    /// Answers that do not come back: the engine has charged.
+    /// Answers that are lost after the engine has charged.
     pub(crate) lost_answers: u64,
-    /// Answers that take up to four times the time-out.
+    /// Answers that take up to four times the timeout.
     pub(crate) slow: u64,
     /// Calls that fail at once, before they reach the engine.
     pub(crate) resets: u64,
@@ -34,26 +34,26 @@ pub(crate) struct Network {
     pub(crate) key_errors: u64,
 }
 
-/// Something that happens to the whole fleet.
+/// An event that concerns the whole fleet.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {
-    /// The engine answers nothing; calls fail at once, or hang until their time-out.
+    /// The engine stops answering. Calls fail at once, or hang until their timeout.
     Down { hangs: bool },
-    /// The node of the key is gone: the relay answers with an error of the key.
+    /// The node of the key is lost. The relay responds with an error of the key.
     KeyLost,
     /// The engine is full, and refuses to write.
     Full,
-    /// It answers again with the state that it had.
+    /// The engine answers again, with its earlier state.
     Up,
-    /// It answers again without any state.
+    /// The engine answers again, without any state.
     UpEmpty,
-    /// A replica takes over that lacks the writes of the last time.
+    /// A replica takes over that lacks the last writes.
     Failover { lost: Nanos },
-    /// The engine's clock moves by that many nanoseconds.
+    /// The engine's clock jumps by this many nanoseconds.
     Jump(i64),
-    /// The numbers change; each Envoy adopts them within a second.
+    /// The numbers change. Each Envoy adopts them within a second.
     Edit(Limits),
-    /// The next Envoy restarts and forgets everything.
+    /// The next Envoy restarts and loses its state.
     Restart,
 }
 
@@ -64,22 +64,22 @@ pub(crate) struct Setup {
     pub(crate) workers: usize,
     pub(crate) limits: Limits,
     pub(crate) settings: LeaseSettings,
-    /// The units offered in a second, to all Envoys together.
+    /// Units per second that are requested from all Envoys together.
     pub(crate) offered: u64,
     pub(crate) pattern: Pattern,
-    /// The least and the largest cost.
+    /// Minimum and maximum cost.
     pub(crate) costs: (u64, u64),
     pub(crate) seconds: u64,
     pub(crate) network: Network,
-    /// The workers of each Envoy whose calls never reach a relay.
+    /// Number of workers per Envoy whose calls never reach a relay.
     pub(crate) refused: usize,
-    /// What happens when, in milliseconds.
+    /// Faults, with their times in milliseconds.
     pub(crate) faults: Vec<(u64, Fault)>,
     pub(crate) seed: u64,
 }
 
 impl Setup {
-    /// A fleet on which nothing goes wrong.
+    /// Creates a fleet without faults.
     pub(crate) fn new(envoys: u32, limits: Limits, offered: u64) -> Self {
         Self {
             envoys,

@@ -1,5 +1,5 @@
-//! A fleet in virtual time: workers that share a lease in each Envoy, make one call at a time, and hold
-//! requests until their answers, as the filter does.
+//! A fleet in virtual time. As in the filter, the workers of an Envoy share a lease, make one call
+//! at a time, and hold requests until their calls are answered.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,20 +19,20 @@ mod calls;
 mod faults;
 
 pub(crate) const MS: u64 = 1_000_000;
-/// When a simulation begins.
+/// Start of a simulation.
 pub(crate) const START: u64 = 3_600_000 * MS;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// Something happens to the fleet.
+    /// A fault begins.
     Fault(usize),
-    /// A call is at the engine.
+    /// A call reaches the engine.
     Reach(usize),
-    /// A call is over.
+    /// A call ends.
     Over(usize),
-    /// An Envoy adopts the numbers in force.
+    /// An Envoy adopts the current numbers.
     Adopt(usize),
-    /// A held request has waited for long enough.
+    /// A held request has waited for the maximum time.
     Expire {
         envoy: usize,
         worker: usize,
@@ -54,21 +54,21 @@ struct Request {
 struct Worker {
     breaker: Breaker,
     call: Option<usize>,
-    /// When the last call was sent.
+    /// Time at which the last call was sent.
     called: u64,
     held: Vec<Request>,
 }
 
 #[derive(Debug)]
 struct Envoy {
-    /// As a slot keeps it.
+    /// Words of the lease, as a slot stores them.
     words: [u64; LEASE_WORDS],
     later: Vec<u32>,
-    /// When it was last changed.
+    /// Time of the last change.
     touched: Nanos,
     edition: usize,
     local: Bucket,
-    /// When the engine last answered for the key.
+    /// Time at which the engine last answered for the key.
     answered: u64,
     workers: Vec<Worker>,
 }
@@ -87,41 +87,41 @@ struct Call {
     /// `None` for a call without keys.
     ask: Option<LeaseAsk>,
     edition: usize,
-    /// True if the answer can come back before the time-out.
+    /// True if the answer can arrive before the timeout.
     is_in_time: bool,
     answer: Option<Answer>,
 }
 
-/// The relay's answer for the key: `None` where the engine gave it none.
+/// The relay's answer for the key. `None` if the engine did not answer.
 type Answer = Option<Grant>;
 
-/// What happened.
+/// Result of a simulation.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
-    /// By tokens, and on credit.
+    /// Requests that passed by tokens or on credit.
     pub(crate) passes: Vec<Pass>,
-    /// By the local buckets.
+    /// Requests that passed by the local buckets.
     pub(crate) local: Vec<Pass>,
     /// Maximum time without an answer after which a local bucket passed a request.
     pub(crate) alone: u64,
-    /// The units of requests that were refused.
+    /// Units of refused requests.
     pub(crate) refused: u64,
-    /// When they were, in milliseconds since the start.
+    /// Times of refusals, in milliseconds since the start.
     pub(crate) refused_at: Vec<u64>,
     pub(crate) offered: u64,
     pub(crate) held: u64,
     pub(crate) calls: u64,
-    /// The units that one central bucket passes of the same requests.
+    /// Units that one central bucket admits of the same requests.
     pub(crate) ideal: u64,
 }
 
 impl Run {
-    /// The units that passed by tokens and on credit.
+    /// Returns the units that passed by tokens and on credit.
     pub(crate) fn passed(&self) -> u64 {
         self.passes.iter().map(|pass| pass.cost).sum()
     }
 
-    /// Everything that passed, in the order of time.
+    /// Returns all requests that passed, in the order of time.
     pub(crate) fn all(&self) -> Vec<Pass> {
         let mut all = [self.passes.as_slice(), &self.local].concat();
         all.sort_by_key(|pass| pass.at);
@@ -280,7 +280,7 @@ impl<'a> Fleet<'a> {
         self.pump(envoy, worker);
     }
 
-    /// Decides on a request, and holds it if it has to wait.
+    /// Decides on a request. Holds it if it has to wait.
     fn decide(&mut self, envoy: usize, worker: usize, request: Request, phase: Phase) {
         let cost = request.cost;
         let is_down = self.envoys[envoy].workers[worker].breaker.is_open();
@@ -309,7 +309,8 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// The two clocks of all Envoys. The engine's is ahead of the wall clock where it has jumped.
+    /// Returns the two clocks of all Envoys. If the engine's clock has jumped, it differs from the
+    /// wall clock.
     fn clock(&self) -> Clock {
         Clock {
             now: Nanos::new(self.now),
@@ -367,7 +368,7 @@ impl<'a> Fleet<'a> {
         }
         let alone = self.now - self.envoys[envoy].answered;
         self.run.alone = self.run.alone.max(alone);
-        // Envoys decide alone by a clock of theirs.
+        // Envoys that decide alone use their own clock.
         self.run.local.push(Pass {
             at: self.now,
             cost,

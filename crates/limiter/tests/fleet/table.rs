@@ -1,4 +1,4 @@
-//! The table of decisions, row by row.
+//! Checks the table of decisions, row by row.
 
 use loudou_limiter::Nanos;
 use loudou_limiter::lease::{
@@ -12,7 +12,7 @@ pub(crate) fn at(millis: u64) -> Nanos {
     Nanos::from_millis(millis)
 }
 
-/// Ten at once, one a second; leases of 200 ms.
+/// Returns terms of ten at once and one a second, with leases of 200 ms.
 pub(crate) fn terms(credit: u64) -> Terms {
     let settings = LeaseSettings {
         lease: at(200),
@@ -48,14 +48,14 @@ pub(crate) fn wait(millis: u64) -> Grant {
     }
 }
 
-/// An ask for `units` single requests at an instant.
+/// Returns a lease request for `units` requests of cost 1.
 pub(crate) fn ask(lease: &mut Lease, units: u64, millis: u64) -> LeaseAsk {
     let ask = lease.ask(&terms(0), held(units, units.min(1)), at(millis));
     ask.expect("something to ask for")
 }
 
-/// Asks, and applies the answer a millisecond later; with a random number of 0 a denial is 50 ms or what the
-/// engine says.
+/// Sends a lease request and applies the answer a millisecond later. With the random number 0, a
+/// denial lasts 50 ms or as long as the engine reports.
 pub(crate) fn answered(lease: &mut Lease, units: u64, millis: u64, grant: &Grant) {
     let ask = ask(lease, units, millis);
     assert!(lease.apply(&terms(0), &ask, grant, at(millis + 1), 0));
@@ -103,7 +103,7 @@ fn what_never_fits_is_refused_for_good() {
     assert_eq!(lease.debt(), 0);
 }
 
-/// Tokens come first, whatever else is known.
+/// Tokens are used before anything else is considered.
 #[test]
 fn tokens_are_taken_until_they_end() {
     let mut lease = Lease::default();
@@ -125,7 +125,7 @@ fn tokens_are_taken_until_they_end() {
         lease.take(&terms(0), 1, at(1_101), Phase::First, UP),
         refuse(600)
     );
-    // A lease lasts from the sending of its ask.
+    // A lease lasts from the time at which its request was sent.
     let mut lease = Lease::default();
     answered(&mut lease, 2, 1_000, &granted(2));
     assert_eq!((lease.tokens(at(1_199)), lease.tokens(at(1_200))), (2, 0));
@@ -166,7 +166,7 @@ fn a_denial_refuses_until_its_end() {
     assert_eq!(lease.denied_until(at(4_001)), None);
 }
 
-/// It is what the engine says and at least a random part of a lease.
+/// A denial lasts as long as the engine reports, and at least a random part of a lease.
 #[test]
 fn a_denial_is_never_shorter_than_the_engine_says() {
     for (millis, random, until) in [(60_000, u64::MAX, 61_001), (60, 0, 1_061), (1, 0, 1_051)] {
@@ -182,8 +182,8 @@ fn a_denial_is_never_shorter_than_the_engine_says() {
     assert!(at(1_150) < until && until < at(1_151), "{until}");
 }
 
-/// The answer to a costly request says nothing of cheap ones, and the answer to a cheap one ends its denial
-/// early: that is asked again.
+/// A denial of an expensive request does not apply to cheaper ones. The answer to a cheap request
+/// ends the denial early, and the engine is called again.
 #[test]
 fn a_denial_is_for_its_cost_and_above() {
     let mut lease = Lease::default();
@@ -280,7 +280,7 @@ fn an_edit_drops_all_but_the_debt() {
     lease.after_edit();
     assert_eq!((lease.tokens(at(1_002)), lease.debt()), (0, 2));
     assert_eq!((lease.seen(), lease.denied_until(at(1_002))), (None, None));
-    // The refill under way belongs to the earlier numbers: it is asked for again.
+    // The refill in flight belongs to the earlier numbers, so another one is requested.
     assert!(lease.is_due(&terms(2), at(1_002)));
     let grant = Grant {
         charged: 2,
@@ -294,7 +294,7 @@ fn an_edit_drops_all_but_the_debt() {
     );
 }
 
-/// In words nothing is lost, and a fresh lease is all zero.
+/// The stored words lose nothing, and the words of a new lease are all zero.
 #[test]
 fn words_keep_everything() {
     assert_eq!(Lease::default().to_words(), [0; LEASE_WORDS]);

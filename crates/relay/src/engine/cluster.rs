@@ -145,7 +145,7 @@ impl Cluster {
             tokio::time::sleep(PAUSE).await;
             let (nodes, lost) = self.nodes();
             let pause = if nodes == 0 || lost > 0 { HURRY } else { CALM };
-            // A redirection ends the pause.
+            // A `MOVED` reply ends the pause early.
             drop(timeout(pause, self.moved.notified()).await);
         }
     }

@@ -178,7 +178,8 @@ impl Target {
     /// Converts an error of [`Target::connect`] to log fields.
     pub(super) fn explain(&self, error: &RedisError) -> Value {
         let kind = format!("{:?}", error.kind());
-        // The text of an I/O error is safe to log. A server's text may repeat a part of a command.
+        // Only the text of an I/O error is logged. A server's error text may repeat a part of a
+        // command.
         let system = error.source().filter(|_| error.is_io_error());
         let system = system.map(ToString::to_string);
         json!({ "kind": kind, "error": system, "advice": advice(error, self.ca.as_deref()) })

@@ -120,7 +120,8 @@ fn quotes_in_a_user_agent_of_envoy_are_kept() {
     );
 }
 
-/// Envoy does not escape a path: whatever it imitates, the line is read, with its own columns.
+/// Envoy does not escape a path. Even if a path imitates other columns, the columns of the line are
+/// read correctly.
 #[test]
 fn quotes_in_a_path_of_envoy_are_kept() {
     for path in [

@@ -251,7 +251,7 @@ fn headers(cursor: &Cursor<'_, '_>, report: &mut Report) -> Vec<(String, String)
     headers
 }
 
-/// Returns the problem of a header name in lower case and the allowed names, or `None` if the name
+/// Returns the problem of a header name (in lower case) with the allowed names. `None` if the name
 /// is valid.
 fn why_not(name: &str, is_there: bool) -> Option<(&'static str, &'static str)> {
     let fits = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);

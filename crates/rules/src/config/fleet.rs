@@ -140,15 +140,15 @@ pub(super) fn no_fleet(scope: &Cursor<'_, '_>, report: &mut Report) {
     report.error(scope, message, allowed);
 }
 
-/// Explains in `problem` why an edit cannot change the scope.
+/// Adds to `problem` the reason why an edit cannot change the scope.
 pub(super) fn not_edited(problem: &mut Problem) {
     problem.message =
         "an edit cannot change the scope, because each scope has separate buckets".into();
     problem.suggestion = None;
 }
 
-/// Returns the problems of the limits that a fleet cannot share, in a rule and its overrides. There
-/// are none unless the rule has fleet scope. Paths are relative to the rule.
+/// Returns a problem for each limit of a rule and its overrides that a fleet cannot share. Empty
+/// unless the rule has fleet scope. Paths are relative to the rule.
 pub fn unshared(rule: &Rule) -> Vec<Problem> {
     let (limits, overrides) = (
         Path::root().field("limits"),
@@ -162,7 +162,7 @@ pub fn unshared(rule: &Rule) -> Vec<Problem> {
     problems
 }
 
-/// Returns the problems of the limits at the path `at`.
+/// Returns a problem for each limit at the path `at` that a fleet cannot share.
 pub(super) fn of_limits(limits: &Limits, at: &Path) -> Vec<Problem> {
     let largest = limits.largest();
     let limits = largest.iter().enumerate();
@@ -170,7 +170,7 @@ pub(super) fn of_limits(limits: &Limits, at: &Path) -> Vec<Problem> {
     problems.collect()
 }
 
-/// Returns the problems of the overrides at the path `at`.
+/// Returns a problem for each limit in the overrides at the path `at` that a fleet cannot share.
 pub(super) fn of_overrides(overrides: &Overrides, at: &Path) -> Vec<Problem> {
     let own = overrides.iter().filter_map(|(pattern, own)| match own {
         Override::Limits(limits) => Some((pattern, limits)),

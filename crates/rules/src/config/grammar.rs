@@ -41,7 +41,8 @@ pub struct Field {
     pub default: Option<&'static str>,
     /// Meaning of the field, in one sentence.
     pub doc: Doc,
-    /// Definition of the object that may stand in place of the value, if the number may come with each request.
+    /// Name of the definition of an object that may replace the value, if each request may bring
+    /// the number.
     pub sourced: Option<&'static str>,
 }
 
@@ -78,7 +79,7 @@ impl Field {
         Self::required("", form, doc)
     }
 
-    /// Returns the field, whose number may also come with each request, as described by this definition.
+    /// Returns the field with this definition for numbers that come with each request.
     pub(super) const fn or_sourced(self, definition: &'static str) -> Self {
         Self {
             sourced: Some(definition),
@@ -86,7 +87,7 @@ impl Field {
         }
     }
 
-    /// Returns the field with another meaning.
+    /// Returns the field with another text for its meaning.
     pub(super) const fn meaning(self, doc: &'static str) -> Self {
         Self {
             doc: Doc::new(doc),
@@ -209,7 +210,7 @@ pub struct Names {
     pub most: usize,
     /// Form of the field names.
     pub name: Text,
-    /// Names that are not allowed, and beginnings that no name may have, in lower case.
+    /// Forbidden names, and forbidden beginnings of names, in lower case.
     pub not: [&'static [&'static str]; 2],
     /// Form of the values.
     pub value: Form,

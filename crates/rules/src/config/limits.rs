@@ -29,7 +29,7 @@ pub(super) use numbers::{Numbers, duration};
 #[cfg(feature = "words")]
 pub use phrase::phrase;
 
-/// An algorithm in the rule file.
+/// An algorithm with its fields in rule files.
 struct Entry {
     name: &'static str,
     /// Description in one or two sentences.
@@ -41,8 +41,7 @@ struct Entry {
     phrase: fn(&phrase::Phrase) -> Option<String>,
 }
 
-/// Reads an algorithm. Returns `None` if a single number is invalid, which is then
-/// reported.
+/// Reads an algorithm. Returns `None` after it has reported an invalid number.
 type Read = fn(&Numbers<'_, '_>, &mut Report) -> Option<Result<Algorithm, BadNumbers>>;
 
 const ENTRIES: &[Entry] = &[
@@ -219,7 +218,7 @@ fn allowed(entry: &Entry) -> Vec<&'static str> {
     COMMON.into_iter().chain(own).collect()
 }
 
-/// Returns the algorithm, which is read first because the other fields depend on it.
+/// Reads the algorithm, on which the other fields depend.
 fn entry(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<&'static Entry> {
     let names = joined(Algorithm::NAMES, ", ");
     let Some(object) = cursor.value.as_object() else {
@@ -243,7 +242,7 @@ fn entry(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<&'static Entry>
     known
 }
 
-/// Reports the problems of a limit with an unknown algorithm: fields that no algorithm has, and
+/// Reports further problems of a limit with an unknown algorithm: fields that no algorithm has, and
 /// numbers that are invalid for all algorithms.
 fn look_over(cursor: &Cursor<'_, '_>, report: &mut Report) {
     let mut all: Vec<&str> = COMMON.to_vec();

@@ -11,7 +11,7 @@ use super::settlement::LLM_TOKENS;
 const WITH_METADATA: [&str; 4] = ["key", "match", "cost", "limits"];
 
 /// Returns a problem for each field of a rule file that the native module cannot support, because
-/// Envoy does not tell a module the facts that it needs.
+/// Envoy does not give a module the necessary data.
 pub fn unsupported_natively(document: &Value) -> Vec<Problem> {
     let mut problems = Vec::new();
     let defaults = document.get("defaults").into_iter();
@@ -48,7 +48,7 @@ pub fn unsupported_in_wasm(document: &Value) -> Vec<Problem> {
         .collect()
 }
 
-/// Reports `token_usage`, which is a word among the sources of a settlement.
+/// Reports the word `token_usage` among the sources of `settle`.
 fn find_token_usage(settle: &Value, path: &Path, problems: &mut Vec<Problem>) {
     const WORD: &str = "token_usage";
     if settle == WORD {
@@ -61,7 +61,7 @@ fn find_token_usage(settle: &Value, path: &Path, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Reports metadata. The depth of the document bounds the recursion.
+/// Reports the use of metadata. The depth of the document bounds the recursion.
 fn find_metadata(value: &Value, path: &Path, problems: &mut Vec<Problem>) {
     match value {
         Value::Array(values) => {
@@ -83,7 +83,7 @@ fn find_metadata(value: &Value, path: &Path, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Reports paths of metadata with more names than a namespace and a key.
+/// Reports metadata paths that have more than a namespace and one key.
 fn find_deep(value: &Value, path: &Path, problems: &mut Vec<Problem>) {
     let names = value.as_array().into_iter().flatten();
     for (index, test) in names.enumerate() {

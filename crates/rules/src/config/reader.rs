@@ -400,8 +400,8 @@ pub(super) fn several<T>(
     read_ones
 }
 
-/// The part of [`several`] that does not depend on the type, which is separate so that it is
-/// compiled only once.
+/// The part of [`several`] that does not depend on the type. It is a separate function so that it
+/// is compiled only once.
 fn each(
     cursor: &Cursor<'_, '_>,
     most: usize,

@@ -159,7 +159,7 @@ pub(super) const DEFAULTS: Object = match (RULE.fields.split_first(), RULE.names
     _ => RULE,
 };
 
-/// Parts of a file that its rules depend on.
+/// Parts of a file on which the reading of its rules depends.
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a, 'c> {
     pub(super) defaults: Option<&'c Fields<'a, 'c>>,

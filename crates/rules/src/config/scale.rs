@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::reader::written;
 
-/// Returns true if limits can be scaled by this factor, whatever numbers requests bring.
+/// Returns true if limits can be scaled by this factor, for any numbers that requests may bring.
 pub(crate) fn fits_scale(limits: &Limits, scale: Decimal) -> bool {
     let largest = limits.is_template().then(|| limits.largest());
     scaled(limits, scale).is_some()

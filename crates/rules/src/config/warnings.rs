@@ -137,7 +137,8 @@ pub(super) fn never_admits(rule: &Rule, at: &Path) -> Option<Problem> {
     Some(Problem::error(at.field("cost"), &value, message).warning())
 }
 
-/// Warns about a `max_wait` below the time of one request, with which almost no request can wait.
+/// Warns about a `max_wait` that is shorter than the interval between two requests, so that almost
+/// no request can wait.
 fn hardly_holds(limit: &Limit, cost: u64, at: &Path) -> Option<Problem> {
     let fields = super::reader::written(limit);
     let max_wait = Nanos::parse(fields.get("max_wait")?.as_str()?)?;
@@ -156,7 +157,7 @@ fn hardly_holds(limit: &Limit, cost: u64, at: &Path) -> Option<Problem> {
     Some(Problem::error(at.field("max_wait"), &value, message).warning())
 }
 
-/// Returns the time in which `cost` passes at `rate`, rounded up.
+/// Returns the time that a rate takes for a cost, rounded up.
 fn time_of(cost: u64, rate: Rate) -> Nanos {
     let span = u128::from(cost).saturating_mul(rate.period().get().into());
     let span = span.div_ceil(u128::from(rate.amount()).max(1));

@@ -109,7 +109,7 @@ impl Cost {
         }
     }
 
-    /// Returns how requests are settled at their ends, if they are.
+    /// Returns the settlement of costs when requests end, if there is one.
     pub fn settlement(&self) -> Option<&Settlement> {
         match self {
             Self::Settled(settlement) => Some(settlement),

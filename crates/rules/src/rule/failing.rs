@@ -66,8 +66,8 @@ pub struct Repeated {
     pub values: Found,
 }
 
-/// Converts the place `match…` of a nested match. A text search by the standard library would add 6
-/// KiB to the module.
+/// Converts the place `match…` of a nested match into a place within `not`. Does not search the
+/// text, because the standard library's search would add 6 KiB to the module.
 fn within_not(place: &str) -> String {
     let rest = place.strip_prefix("match").unwrap_or(place);
     format!("match.not{rest}")

@@ -143,7 +143,7 @@ fn first_segments(path: &[u8], count: Option<u8>) -> &[u8] {
     end.and_then(|end| path.get(..end)).unwrap_or(path)
 }
 
-/// A key under construction. Its size is bounded, whatever the parts are.
+/// A key under construction. Its size stays bounded even if its parts are long.
 struct KeyText {
     text: String,
     parts: usize,

@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 /// Values by key. An exact key takes precedence over any prefix, and a longer prefix over a shorter
 /// one.
 ///
-/// Clones share their contents until one of them changes. A rule may have up to a thousand
-/// overrides, and exists in three forms: as configured, as edited, and as in force.
+/// Clones share their contents until one of them changes. This matters because a rule may have a
+/// thousand overrides, and exists in three forms: as configured, as edited, and in force.
 #[derive(Debug, PartialEq, Eq)]
 pub struct KeyMap<T> {
     patterns: Arc<Patterns>,

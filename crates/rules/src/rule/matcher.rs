@@ -68,12 +68,12 @@ pub enum Part {
 /// Result of matching a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// All parts match.
+    /// The request matches in all parts.
     Yes,
-    /// A part fails. This is the first such part.
+    /// The request does not match in this part, which is the first such part.
     No(Part),
-    /// No part fails, but a value is longer than its regular expression can test. This is the first
-    /// part with such a value.
+    /// No part excludes the request, but a value is longer than its regular expression can test.
+    /// This is the first part with such a value.
     TooLong(Part),
 }
 
@@ -367,7 +367,7 @@ mod tests {
         ] {
             assert!(!fits(path, b"/users/{id}"), "{path:?}");
         }
-        // Braces in a client's path are never a wildcard.
+        // Braces in a client's path are plain characters.
         assert!(!fits(b"/{id}/7", b"/users/{id}"));
     }
 }

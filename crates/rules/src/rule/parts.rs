@@ -1,5 +1,5 @@
 //! Extracts values that the client packs into other values: query parameters, cookies, and the
-//! host. Also finds key parts that a request has several times.
+//! host. Also finds key parts for which a request has several values.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -13,7 +13,8 @@ use crate::request::{Request, first_filled, without_port, without_root};
 /// Receives a value of a request.
 type See<'a> = &'a mut dyn FnMut(&[u8]);
 
-/// Tests a header. One of its lines has to pass, so that a line cannot hide another one.
+/// Tests a header. The test passes if one of the lines passes it, so that no line can hide another
+/// one.
 pub(super) fn header_holds(request: &mut dyn Request, header: &NamedTest) -> Truth {
     if let Test::Present(_) = header.test {
         return header.test.holds(request.header(&header.name).as_deref());
@@ -21,7 +22,7 @@ pub(super) fn header_holds(request: &mut dyn Request, header: &NamedTest) -> Tru
     one_holds(&header.test, |see| request.each_line(&header.name, see))
 }
 
-/// Tests a value in the metadata. Of a list, one element has to pass.
+/// Tests a value in the metadata. For a list, the test passes if one element passes it.
 pub(super) fn metadata_holds(request: &mut dyn Request, metadata: &MetadataTest) -> Truth {
     if let Test::Present(_) = metadata.test {
         let value = request.metadata(&metadata.path);
@@ -31,7 +32,7 @@ pub(super) fn metadata_holds(request: &mut dyn Request, metadata: &MetadataTest)
     one_holds(&metadata.test, each)
 }
 
-/// Tests the values that `each` passes on, one of which has to pass. The total time of a regular
+/// Tests the values that `each` yields. One of them has to pass. The total time of a regular
 /// expression for all values is bounded by the time for one value of the maximum length.
 fn one_holds(test: &Test, each: impl FnOnce(See<'_>)) -> Truth {
     let most = test.pattern().map_or(usize::MAX, Pattern::longest);
@@ -56,7 +57,7 @@ fn one_holds(test: &Test, each: impl FnOnce(See<'_>)) -> Truth {
     holds
 }
 
-/// Returns all values that `each` passes on, for display.
+/// Returns all values that `each` yields, for display.
 pub(super) fn all_values(each: impl FnOnce(See<'_>)) -> Option<Vec<u8>> {
     let mut all: Option<Vec<u8>> = None;
     each(&mut |value| match &mut all {
@@ -165,8 +166,8 @@ impl Rule {
 
 impl KeyPart {
     /// Returns true if a request has several values for this part: more than one line of a header,
-    /// or different values of a cookie, a query parameter or a list in the metadata. Equal values of
-    /// these are not ambiguous, because every reader finds the same value. Header lines are,
+    /// or different values of a cookie, a query parameter or a list in the metadata. Equal values
+    /// are not ambiguous, because every reader finds the same value. Equal header lines are,
     /// because a reader may join them.
     fn is_ambiguous(&self, request: &mut dyn Request) -> bool {
         let is_header = matches!(self, Self::Header(_));

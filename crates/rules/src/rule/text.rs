@@ -94,7 +94,7 @@ pub struct NamedTest {
 }
 
 impl NamedTest {
-    /// Returns the test as in a rule file.
+    /// Returns the test in the form that a rule file has.
     pub(super) fn value(&self) -> Value {
         let name = Value::from(self.name.as_str());
         self.test.value(Some(("name", name)))
@@ -111,7 +111,7 @@ pub struct MetadataTest {
 }
 
 impl MetadataTest {
-    /// Returns the test as in a rule file.
+    /// Returns the test in the form that a rule file has.
     pub(super) fn value(&self) -> Value {
         let path = self.path.iter().map(String::as_str).collect();
         self.test.value(Some(("path", path)))

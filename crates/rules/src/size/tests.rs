@@ -271,7 +271,7 @@ fn what_is_in_use_is_between_nothing_and_full() {
     let of = |buckets| in_use(&file, buckets);
     let memory = memory(&file);
     assert!((0..1_024).all(|buckets| of(buckets) <= of(buckets + 1)));
-    // A page with one bucket, and its name, for each of the first 64.
+    // Each of the first 64 buckets takes a page and a name.
     let page = page_memory(largest(&file, usual_bytes), 1, (1, USUAL_KEY));
     assert_eq!(of(64) - of(0), 64 * page);
     assert_eq!(of(65) - of(64), of(66) - of(65));

@@ -46,7 +46,7 @@ fn a_rule_goes_before_the_defaults() {
     assert!(nulls.key.is_empty());
 }
 
-/// A problem in the defaults is one problem, however many rules use them.
+/// A problem in the defaults is reported once, even if several rules use them.
 #[test]
 fn a_problem_in_the_defaults_is_told_once() {
     let document = json!({

@@ -112,8 +112,8 @@ fn a_sliding_counter_has_its_windows_on_the_clock() {
     );
 }
 
-/// The two clocks are not read at one instant, so they differ a little more or less each time. A request
-/// that came to nothing gets its units back nevertheless, if the wall clock did not jump.
+/// The two clocks are not read at one instant, so they differ a little more or less each time. An
+/// abandoned request gets its units back nevertheless, if the wall clock did not jump.
 #[test]
 fn units_come_back_after_the_periods_moved_a_little() {
     const MS: u64 = S / 1_000;

@@ -103,7 +103,7 @@ fn a_return_is_of_its_own_generation() {
     // A permit that was taken first and is given back late is not subtracted from later ones.
     assert_eq!(world.give(1, 3 * S, 19 * S), 7);
     assert_eq!(world.take(0, 19 * S), (Admitted, 7, 11 * S));
-    // Twice is once.
+    // A second return of the same cost changes nothing.
     assert_eq!(world.give(1, 3 * S, 19 * S), 7);
     assert_eq!(world.give(5, 10 * S - 1, 19 * S), 7);
     // At the very instant at which a generation begins.
@@ -182,7 +182,7 @@ fn only_what_is_in_flight_is_given_back() {
     assert_eq!(left(&bucket), [2, 1]);
 }
 
-/// A request in flight stays in flight, whatever the new numbers are.
+/// A request in flight stays in flight under any new numbers.
 #[test]
 fn an_edit_keeps_what_is_in_flight() {
     let mut world = World::new(8, "10s", 0);

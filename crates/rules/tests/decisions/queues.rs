@@ -139,7 +139,7 @@ fn an_edit_keeps_the_queue() {
         (queue(9, 1, "1/s"), Refused(S)),
         (queue(4, 1, "1/s"), Refused(6 * S)),
         (queue(20, 1, "1/s"), Held(9 * S)),
-        // Those that wait flow out at the new rate, and this one follows them.
+        // Waiting requests leave at the new rate, and this one follows them.
         (queue(99, 1, "2/s"), Held(4_500 * MS)),
         (queue(99, 1, "1/2s"), Held(18 * S)),
     ] {
@@ -298,8 +298,8 @@ fn who_waits_has_no_permit() {
     }
 }
 
-/// The bucket does not count permits for waiting requests, whatever is carried, because they would
-/// never be given back.
+/// The bucket does not count permits for waiting requests, with any carry, because they would never
+/// be given back.
 #[test]
 fn who_waits_is_not_in_flight() {
     let queue = json!({ "name": "pace", "algorithm": "leaky_queue", "capacity": 9, "rate": "1/s" });

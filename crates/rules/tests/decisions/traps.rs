@@ -1,4 +1,4 @@
-//! Defects that well-known limiters have, or had.
+//! Defects of well-known limiters, some of which are fixed there by now.
 
 use loudou_limiter::{Carry, Clock, Nanos, convert};
 use serde_json::json;

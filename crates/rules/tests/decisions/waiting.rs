@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{MS, S, limits};
 
-/// What becomes of a request.
+/// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Is {
     Admitted,

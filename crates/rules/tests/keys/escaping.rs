@@ -72,7 +72,7 @@ fn what_is_not_plain_is_escaped() {
     assert_eq!(key_of_parts(&colons), "%3A:%3A");
 }
 
-/// A part that is absent or empty is missing, whatever the other parts are.
+/// A part that is absent or empty is missing, even if the other parts are present.
 #[test]
 fn a_missing_part_has_a_policy() {
     let key = json!([{ "header": "x-team" }, { "literal": "v1" }, { "header": "x-user" }]);

@@ -115,7 +115,7 @@ proptest! {
     }
 }
 
-/// One lookup for each kind of test, however many rules there are.
+/// There is one lookup for each kind of test, for any number of rules.
 #[test]
 fn many_rules_read_a_request_once() {
     let rules: RuleSet = (0..256)

@@ -412,8 +412,8 @@ proptest! {
         }
     }
 
-    /// Whatever numbers requests bring, and whatever is given back, a bucket admits no more than with the largest
-    /// numbers all the time.
+    /// With any numbers of requests and any returned costs, a bucket admits no more than with the
+    /// largest numbers all the time.
     #[test]
     fn alternating_numbers_gain_nothing(kind in 0..12_usize, steps in steps()) {
         let limit = &kinds(1_000)[kind];

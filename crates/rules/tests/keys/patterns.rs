@@ -1,4 +1,4 @@
-//! Regular expressions against the usual crates for them.
+//! Compares regular expressions with the crates that are usually used for them.
 
 use loudou_rules::rule::pattern::{BUDGET, LEAST_VALUE, MAX_VALUE};
 use loudou_rules::rule::{Pattern, Truth};
@@ -63,7 +63,7 @@ fn patterns_have_a_budget() {
         assert!(Pattern::new(long).is_err(), "{long}");
     }
     assert!(Pattern::new(&"[a-z]{1,9}/".repeat(4)).is_ok());
-    // What repeats nothing takes nothing, however often.
+    // A repetition of an empty pattern takes no time, for any number of repetitions.
     assert!(holds("(((){255}){255}){255}", b""));
     assert!(holds(
         &format!("(?:{}a){{100}}", "()".repeat(60)),
@@ -113,7 +113,7 @@ fn longer_values_stay_open_unless_their_beginning_decides() {
     assert_eq!(of("a*", "a", 1), Truth::TooLong);
     assert_eq!(of("a*", "a", 60_000), Truth::TooLong);
     assert_eq!(of("(?:.*a){60}x", "a", 60_000), Truth::TooLong);
-    // Whatever follows, these do not match.
+    // No continuation of these beginnings can match.
     assert_eq!(of("/v1/.*", "a", 60_000), Truth::No);
     assert_eq!(of("a{3,5}", "a", 60_000), Truth::No);
     // A character that is split by the end of the tested part is not invalid.
@@ -249,7 +249,7 @@ proptest! {
         // Both read the same patterns, except large ones.
         let too_large = own.as_ref().err().is_some_and(|why| why.starts_with("too "));
         prop_assert!(own.is_ok() == usual.is_some() || too_large, "{} {:?}", pattern, own);
-        // Those that were accepted while regex-lite was the engine still are.
+        // Patterns that regex-lite accepted are still accepted.
         let earlier = regex_lite::RegexBuilder::new(&pattern).size_limit(12 << 10).build();
         prop_assert!(own.is_ok() || earlier.is_err(), "{} {:?}", pattern, own);
         if let (Ok(own), Some(usual)) = (own, usual) {

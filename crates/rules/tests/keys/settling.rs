@@ -39,7 +39,7 @@ fn the_first_source_that_is_there_is_reserved() {
         ),
         (&[("content-length", "3001")][..], (1_001, false)),
         (&[][..], (50, false)),
-        // A number that is none is no source, and is counted.
+        // An invalid number is skipped as a source, and is counted.
         (&[("x-max", "-7"), ("content-length", "30")][..], (10, true)),
         (&[("x-max", "many")][..], (50, true)),
         // No request reserves nothing, or more than the maximum.
@@ -170,7 +170,7 @@ fn the_first_number_at_the_end_counts() {
             (8, REPORT),
         ),
         (Over::whole(200), (3, REPORT)),
-        // Numbers that are none.
+        // Invalid numbers.
         (
             Over {
                 metadata: Some("8"),
@@ -296,7 +296,7 @@ fn a_status_has_its_cost() {
     ] {
         assert_eq!(settle(&cost, &Over::whole(status)), expected, "{status}");
     }
-    // Who sees that a password is wrong and leaves has tried it.
+    // A client that leaves after it has seen that a password is wrong has still made a try.
     assert_eq!(settle(&cost, &Over::cut(Some(401))), (1, ESTIMATE));
     assert_eq!(settle(&cost, &Over::cut(None)), (100, ESTIMATE));
 }
@@ -402,7 +402,7 @@ fn tokens_have_weights() {
             "{input:?} {output:?} {cached:?}"
         );
     }
-    // A record that is not complete tells only a part.
+    // An incomplete record has only a part of the usage.
     for status in [0, 2, 3] {
         let over = Over {
             usage: Some(usage(Some(30), Some(12), None, status)),

@@ -59,7 +59,7 @@ fn keep_proportional_and_reset() {
     }
 }
 
-/// Water that leaked before the edit is gone.
+/// Units that leaked before the edit are gone.
 #[test]
 fn the_level_is_that_of_the_edit() {
     let (old, new) = (funnel(10, "1/s"), funnel(20, "1/s"));

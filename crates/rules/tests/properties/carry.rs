@@ -25,7 +25,7 @@ fn pair() -> impl Strategy<Value = (Vec<Spec>, Vec<Spec>)> {
     prop::collection::vec((spec(), spec()), 1..=3).prop_map(|both| both.into_iter().unzip())
 }
 
-/// A bucket of `specs` after some requests, and the instant of the last one.
+/// Returns a bucket of `specs` after some requests, and the time of the last request.
 fn used(specs: &[Spec], train: &[(u64, u64)]) -> (Bucket, u64) {
     let limits = limits(specs);
     let mut bucket = limits.start(Nanos::ZERO);
@@ -53,7 +53,7 @@ proptest! {
         for (limit, is) in new_limits.iter().zip(decisions) {
             prop_assert!(is.remaining <= is.capacity);
             let most = limit.algorithm().drain_time().saturating_add(MAX_REMEMBERED);
-            // Lumps come in whole ones.
+            // Refills at intervals come in whole lumps.
             let lump = limit.algorithm().rate().map_or(Nanos::ZERO, Rate::period);
             let most = most.saturating_add(lump).saturating_add(lump);
             prop_assert!(is.reset_after <= most, "{:?}", is);

@@ -14,7 +14,7 @@ pub(super) const KEYS: [&str; 3] = ["aa", "ab", "b"];
 const PATTERNS: [&str; 6] = ["aa", "ab", "a*", "aa*", "*", "b"];
 const NAMES: [&str; 3] = ["x", "y", "z"];
 
-/// Limits by name, as numbers in [`NAMES`].
+/// Limits by name, as indices of [`NAMES`].
 pub(super) type Named = Vec<(usize, Spec)>;
 
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ pub(super) enum KeyGrant {
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) limits: Option<Named>,
-    /// Of patterns, as numbers in [`PATTERNS`].
+    /// New overrides by pattern, as indices of [`PATTERNS`].
     pub(super) overrides: Vec<(usize, Option<KeyGrant>)>,
     pub(super) carry: Carry,
 }

@@ -88,7 +88,7 @@ impl Model {
         cost == 0 || fits
     }
 
-    /// The period ends at that end on the wall clock which is the nearest.
+    /// Takes a cost. The new period ends at the nearest end of a period on the wall clock.
     fn take(&mut self, cost: u64, now: u64, wall: u64) {
         let period = self.period();
         let left = period - i128::from(wall) % period;

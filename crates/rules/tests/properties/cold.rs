@@ -1,4 +1,4 @@
-//! The warm-up against its formulas in floating point, as Guava has them.
+//! Compares the warm-up with Guava's formulas in floating point.
 
 use loudou_limiter::algorithm::{Algorithm, SmoothWarmup};
 use loudou_limiter::{Ask, Decimal, Limit, Limits, Nanos, Rate, Verdict};
@@ -104,7 +104,7 @@ proptest! {
         }
     }
 
-    /// Taken apart in any way at one instant, a cost books the same to the last drop.
+    /// Any split of a cost into parts at one instant takes the same amount, to the last drop.
     #[test]
     fn any_split_costs_the_same(
         spec in spec_of(|kind| kind == Kind::Warmup), costs in prop::collection::vec(1..=9_u64, 1..30),

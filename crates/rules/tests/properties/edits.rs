@@ -125,7 +125,7 @@ fn what_is_brought_into_a_window_begins_it() {
     }
 }
 
-/// A clock-aligned window ends on the clock, whatever it continues from.
+/// A clock-aligned window ends on the clock, even if it continues a limit without alignment.
 #[test]
 fn a_window_on_the_clock_stays_on_it() {
     let old = clock(10, "60s");

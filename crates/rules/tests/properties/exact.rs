@@ -57,9 +57,10 @@ impl Numbers {
 struct Model {
     numbers: Numbers,
     portions: Vec<(u64, Fraction)>,
-    /// How much more the limiter may have used, because it rounds up.
+    /// Amount by which the limiter may exceed the model, because it rounds up.
     slack: Fraction,
-    /// How much less, because shares are rounded to the nearest drop.
+    /// Amount by which the limiter may be below the model, because it rounds shares to the nearest
+    /// drop.
     less: Fraction,
     now: u64,
 }
@@ -268,7 +269,7 @@ fn of(kinds: &[Kind]) -> impl Strategy<Value = (Numbers, Vec<(u64, Step)>)> + us
 proptest! {
     #![proptest_config(config(512))]
 
-    /// Edits of the numbers alone add less than a unit, however many they are.
+    /// Any number of edits that change only the numbers adds less than a unit.
     #[test]
     fn edits_of_numbers_are_exact(
         (first, steps) in prop_oneof![of(&LEAKS), of(&[Kind::Window]), of(&[Kind::Log])],

@@ -45,12 +45,12 @@ pub(super) fn most_at_once(limit: &Limit) -> u64 {
     }
 }
 
-/// Who passes at one instant, and by each limit how many that may be.
+/// Requests that pass at one instant, and the maximum number by each limit.
 #[derive(Debug, Default)]
 struct Passed {
     sum: u64,
     most: BTreeMap<String, u64>,
-    /// Who passes at once or later.
+    /// Number of requests that pass at once or later.
     admitted: u64,
     /// True if the debt ever exceeded the maximum that is remembered. Then there is no bound.
     may_be_forgotten: bool,

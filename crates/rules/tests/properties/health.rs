@@ -1,4 +1,4 @@
-//! How an upstream does, against a list of its responses.
+//! Compares the health of an upstream with a list of its responses.
 
 use loudou_limiter::{Decimal, Nanos};
 use loudou_store::When;

@@ -149,8 +149,8 @@ fn the_same_numbers_can_be_reset() {
     }
 }
 
-/// No edit is forgotten until every bucket has been converted, however many edits there were. The
-/// state of a bucket whose version is no longer known is meaningless.
+/// No edit is forgotten until every bucket has been converted, even after many edits. The state of
+/// a bucket whose version is no longer known is meaningless.
 #[test]
 fn edits_are_known_until_they_are_forgotten() {
     let mut rule = Edited::new(&funnel(1, "1/h"));

@@ -17,7 +17,7 @@ fn at_most(capacity: u64, lease: u64) -> Limits {
 enum Step {
     Take(u64),
     Give(usize),
-    /// Its end is never heard of.
+    /// The end of a request is never reported.
     Lose(usize),
 }
 

@@ -14,7 +14,7 @@ enum Step {
     Change(Change),
     /// A request with a key, its cost, and its maximum wait.
     Touch(usize, u64, Option<u64>),
-    /// Changes that no bucket needs any more are forgotten.
+    /// Forgets the changes that no bucket needs any more.
     Forget,
 }
 

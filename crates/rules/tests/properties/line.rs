@@ -1,4 +1,4 @@
-//! Waiting requests pass before later requests, whatever is edited meanwhile. An edit delays no
+//! Waiting requests pass before later requests, with any edits in between. An edit delays no
 //! request that the new numbers admit sooner.
 
 use loudou_limiter::bounds::MAX_WAIT;

@@ -1,6 +1,6 @@
 //! Two queues that hold one request, in one bucket or in two. The request passes when the later
 //! queue admits it, so its place in the sooner queue is spent before. In any window, the cost of
-//! the requests that pass a queue is bounded, whatever is edited meanwhile. The bound is the amount
+//! the requests that pass a queue is bounded, with any edits in between. The bound is the amount
 //! that its rates let out in the window and in the maximum wait before it, plus the maximum cost of
 //! a request.
 
@@ -242,7 +242,7 @@ impl World {
         }
     }
 
-    /// The bound of a queue that all of these passed, whose numbers came so.
+    /// Checks the bound of a queue that all these requests passed, with these edits of its numbers.
     fn keeps_the_bound(passed: &[Passed], edits: &[(u64, Numbers)]) -> Result<(), TestCaseError> {
         let lets_out = |from: u64, to: u64| {
             let spans = edits.iter().enumerate().map(|(place, (begin, numbers))| {

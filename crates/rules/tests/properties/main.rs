@@ -1,5 +1,5 @@
-//! What holds for every limit and every train of requests, and equality with a model that is too
-//! plain to be wrong.
+//! Properties of every limit and every train of requests. Also compares every limit with a model
+//! that is too simple to be wrong.
 #![cfg(test)]
 
 use loudou_limiter::{Decision, Limits};

@@ -115,7 +115,7 @@ fn a_raise_helps_at_once() {
     }
 }
 
-/// Who used more waits for longer, below, at and above the capacity.
+/// A key that used more waits for longer, below, at and above the capacity.
 #[test]
 fn an_edit_in_shares_is_monotone_in_use() {
     for kind in 0..7 {

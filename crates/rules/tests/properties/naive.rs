@@ -106,7 +106,7 @@ impl History {
         Self { spec, taken }
     }
 
-    /// The cost of those requests.
+    /// Returns the cost of the selected requests.
     fn sum(&self, which: impl Fn(u128) -> bool) -> u128 {
         let which = self.taken.iter().filter(|(at, _)| which(*at));
         which.map(|(_, cost)| cost).sum()

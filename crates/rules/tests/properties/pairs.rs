@@ -57,7 +57,7 @@ fn pass(limits: &Limits, bucket: &mut Bucket, requests: u64, now: u64) -> u64 {
 /// A time in the middle of a clock-aligned window, one day and a third from the start.
 const START: u64 = DAY + DAY / 3;
 
-/// However often, and with or without requests in between.
+/// Any number of pairs gives nothing, with or without requests in between.
 #[test]
 fn a_hundred_pairs_give_nothing() {
     let numbers = [100, 101, 50, 7].map(all);

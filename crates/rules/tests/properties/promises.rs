@@ -123,9 +123,9 @@ enum Act {
     Leave(usize),
     /// All that wait leave, the later ones first or not.
     AllLeave(bool),
-    /// Those that passed and were not noted yet are.
+    /// Records requests that have passed and were not recorded yet.
     Note,
-    /// Those that passed and were not noted yet never are, as where a worker dies.
+    /// Never records requests that have passed and were not recorded yet, as if their worker died.
     Lose,
     /// The capacity changes.
     Edit,
@@ -183,7 +183,7 @@ impl World {
         }
     }
 
-    /// Those whose instant has come pass.
+    /// Lets requests pass whose time has come.
     fn pass_due(&mut self, now: u64) {
         while self
             .waiting

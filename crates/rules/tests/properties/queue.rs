@@ -92,7 +92,7 @@ struct Waiter {
 struct World {
     immediate: u32,
     numbers: Numbers,
-    /// The fastest of those by which requests pass.
+    /// Fastest numbers by which requests pass.
     pace: Numbers,
     limits: Limits,
     bucket: Bucket,
@@ -351,8 +351,8 @@ proptest! {
         world.keeps_the_bound()?;
     }
 
-    /// A request after an edit is one slot after the last waiting request. This holds whatever the
-    /// old numbers decided after the edit, while a request from before the edit waited.
+    /// A request after an edit is one slot after the last waiting request. This holds for any
+    /// decisions by the old numbers after the edit, while a request from before the edit waited.
     #[test]
     fn edits_that_are_heard_of_late_leave_no_gap(
         numbers in [numbers(), numbers()],

@@ -1,4 +1,4 @@
-//! Giving back what a request took that came to nothing.
+//! Returns of the cost of an abandoned request.
 
 use loudou_limiter::{Ask, Bucket, Limits, Nanos, Taken};
 use proptest::prelude::*;
@@ -28,7 +28,7 @@ fn is_monotone(kind: Kind) -> bool {
     )
 }
 
-/// Kinds that know what counts to the unit, in whatever order it was taken.
+/// Kinds that know exactly which units count, in any order in which they were taken.
 fn is_counted(kind: Kind) -> bool {
     matches!(
         kind,

@@ -32,7 +32,7 @@ fn is_monotone(kind: Kind) -> bool {
     settles(kind) && !matches!(kind, Kind::FixedFirst | Kind::StrictLog)
 }
 
-/// Kinds in which a request that is refused leaves nothing, whatever the others have reserved.
+/// Kinds in which a refused request changes nothing, for any reservations of other requests.
 fn forgets_refusals(kind: Kind) -> bool {
     settles(kind) && kind != Kind::StrictLog
 }
@@ -53,7 +53,8 @@ struct World {
     /// A bucket whose requests take from the beginning what they will need, unless they need more than they reserve.
     knowing: Bucket,
     flights: Vec<Flight>,
-    /// Time of each admission, and what the request has been charged: its reservation, and its real cost from its end on.
+    /// Time of each admission, and the amount that the request has been charged: its reservation,
+    /// and its real cost from its end on.
     charged: Vec<(u64, u64)>,
 }
 

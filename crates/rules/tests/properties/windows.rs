@@ -1,4 +1,4 @@
-//! What only limits with a window promise.
+//! Properties of limits with a window.
 
 use loudou_limiter::{Ask, Nanos};
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ fn of_kind(kind: Kind) -> impl Strategy<Value = Spec> {
 proptest! {
     #![proptest_config(config(512))]
 
-    /// By how much a sliding counter can be wrong, either way.
+    /// Maximum error of a sliding counter in both directions.
     #[test]
     fn a_counter_is_wrong_by_a_share_of_the_window_before(
         spec in of_kind(Kind::Counter), train in train(60), start in 0..=100_u64,

@@ -65,7 +65,7 @@ fn idle_buckets_go_before_used_ones() {
     // From its very millisecond on, an idle one is no loss.
     assert_eq!(gone(&[(9, 700, 0)], 699), (Some(9), Ok(Evicted::Lossy)));
     assert_eq!(gone(&[(9, 700, 0)], 700), (Some(9), Ok(Evicted::Lossless)));
-    // In whatever order they stand.
+    // In any order of the slots.
     assert_eq!(
         gone(&[(2, 300, 0), (9, 200, 0)], 500),
         (Some(9), Ok(Evicted::Lossless))

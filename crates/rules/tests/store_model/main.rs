@@ -43,7 +43,7 @@ fn rule(limits: &Value) -> ActiveRule {
     named("r", limits)
 }
 
-/// The tag of [`rule`], whatever its limits.
+/// Returns the tag of [`rule`], which does not depend on its limits.
 fn tag() -> u32 {
     per_day(1).tag()
 }

@@ -109,7 +109,7 @@ fn a_permit_is_as_old_as_its_request() {
 
 /// Three requests wait in a queue with an additional window. The key is reset, then a request
 /// comes, one leaves from the middle, and the rest pass. No request passes less than a second after
-/// another one, whatever was reset in between.
+/// another one, with any resets in between.
 #[test]
 fn after_a_reset_requests_come_behind_those_that_wait() {
     const SECOND: u64 = 1_000_000_000;

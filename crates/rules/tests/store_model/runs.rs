@@ -86,7 +86,7 @@ fn since(slot: &Slot, now: u64) -> Option<u64> {
 }
 
 proptest! {
-    /// Whatever happens to a bucket, the beginning equals the beginning in the list, to a
+    /// For any events of a bucket, the beginning equals the beginning in the list, to a
     /// millisecond.
     #[test]
     fn a_run_begins_with_its_first_refusal(

@@ -243,7 +243,7 @@ fn permits_that_are_held_are_not_evicted() {
 }
 
 /// Sixteen buckets of a rule whose requests do not end, so the rule has no room for more. A return
-/// makes room, and so does the end of the lease, whatever else is in the bucket.
+/// makes room, and so does the end of the lease, with any other state in the bucket.
 #[test]
 fn a_page_of_held_permits_takes_no_newcomer_of_its_rule() {
     let mut world = World::new(16);

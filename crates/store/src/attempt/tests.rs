@@ -23,7 +23,7 @@ use crate::shared_data::{CAS_OVERWRITE, SharedData};
 use crate::table::LiveRule;
 use crate::table::Table;
 
-/// A rule whose edits change nothing but its version.
+/// A rule that keeps its limits when it is edited. Only its version changes.
 #[derive(Debug)]
 struct Fixed {
     limits: Limits,
@@ -115,7 +115,7 @@ fn rule() -> impl Strategy<Value = Fixed> {
     })
 }
 
-/// What happens before a request.
+/// An event before a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Before {
     Nothing,
@@ -133,7 +133,7 @@ enum Before {
 
 /// Generates a request with its time after the previous request, and an event before it.
 fn ask() -> impl Strategy<Value = (Ask, Before)> {
-    // Also as long as a run of refusals lasts without one.
+    // Some times are long enough to end a run of refusals.
     let after_ms = prop_oneof![6 => 0_u64..50, 2 => 0_u64..3_000, 1 => 59_000_u64..62_000];
     let patience = prop_oneof![6 => Just(Nanos::MAX), 1 => Just(Nanos::ZERO)];
     let before = prop_oneof![

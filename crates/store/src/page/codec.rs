@@ -76,7 +76,7 @@ impl Slot {
         let conduct_flag = if has_conduct { FLAG_CONDUCT } else { 0 };
         let instant_ms = self.instant_ms();
         let held_flag = if instant_ms > 0 { FLAG_HELD } else { 0 };
-        // A queue whose end has passed is empty, so its end is not stored.
+        // The end of a queue is stored only while requests wait in it.
         let has_line = self.bucket.line > self.bucket.last;
         let line_flag = if has_line { FLAG_LINE } else { 0 };
         let lease = self.lease.as_deref().filter(|lease| !lease.is_fresh());
@@ -145,9 +145,9 @@ impl Slot {
     }
 }
 
-/// An instant of a slot, in milliseconds. Older builds know only the first of the two meanings.
-/// They see the second as an end of permits that has passed, and leave it out when they change the
-/// slot.
+/// The value of a field that stores either of two instants, in milliseconds. Older builds know only
+/// the first meaning. They read the second as an end of permits that has passed, so they drop it
+/// when they change the slot.
 pub(super) enum Instant {
     /// [`Slot::held_until_ms`], which is after the last touch of the bucket.
     HeldUntil(u64),

@@ -1,5 +1,5 @@
-//! A page in its encoded form. One slot is read and written in place, and the other slots are only
-//! skipped. This takes a fraction of the time of decoding and encoding the whole page.
+//! A page in its encoded form. A change reads and writes one slot in place and skips the others,
+//! which is several times as fast as decoding and encoding the whole page.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -358,8 +358,7 @@ impl<'a> PlainSlot<'a> {
             && more.iter().all(|word| *word == 0)
     }
 
-    /// Writes the words. Call this only if [`has_room_for`](Self::has_room_for) returns true for
-    /// them.
+    /// Writes the words, for which [`has_room_for`](Self::has_room_for) must be true.
     pub(crate) fn write(&mut self, words: &[u64]) {
         for (bytes, word) in self.words.iter_mut().zip(words) {
             *bytes = word.to_le_bytes();

@@ -21,7 +21,7 @@ use super::{
     optional_bytes,
 };
 
-/// The fields that the choice depends on. No other fields of the slots are read.
+/// The fields of a slot that the choice depends on.
 #[derive(Clone, Copy)]
 pub(super) struct Standing {
     rule_tag: u32,
@@ -67,7 +67,7 @@ impl Standing {
         let [given, conduct, held, ..] = optional_bytes(flags);
         let conduct_at = SLOT_HEAD.saturating_add(given);
         let held_at = conduct_at.saturating_add(conduct);
-        // The encoded conduct begins with the end of its ban.
+        // The first field of an encoded conduct is the end of the ban.
         let number = |size: usize, at: usize| match slot.get(at..) {
             Some(bytes) if size > 0 => Bytes(bytes).u40(),
             Some(_) => Ok(0),

@@ -20,9 +20,9 @@ pub const BAN_OFF: &str = "ban off";
 /// would be refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
-    /// The bucket is full, and its key has no requests.
+    /// Nothing is used, and the key has no requests.
     Idle,
-    /// The bucket is full, and its key has requests.
+    /// Nothing is used, although the key has requests.
     Fine,
     /// Units are taken, and the next request would be admitted.
     Busy,
@@ -194,7 +194,8 @@ pub fn brought(bucket: &BucketView) -> Option<String> {
     })
 }
 
-/// Formats a number of refusals. It is in parentheses for a rule in shadow mode, because those requests passed.
+/// Formats a number of refusals. It is in parentheses for a rule in shadow mode, because the
+/// requests passed.
 pub fn refusals(count: impl fmt::Display, shadow: bool) -> String {
     if shadow {
         format!("({count})")
@@ -230,7 +231,7 @@ pub fn banned(ban: &BanView, now_ns: Option<u64>) -> String {
     format!("banned {}{left}", imposed(ban.by))
 }
 
-/// Sources of the ban and the override of a bucket, if known.
+/// Rule and event that explain the ban and the override of a bucket, if known.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Origins<'a> {
     /// Rule of the bucket, with its overrides and their edits.
@@ -406,7 +407,7 @@ mod tests {
                 "refused since 9s ago",
             ),
             (ago(0), ago(S / 5), false, "refused since just now"),
-            // The clock of the worker that answered is behind.
+            // The clock of the worker that answered is behind the clock of another worker.
             (
                 Some(now + S),
                 Some(now + S),

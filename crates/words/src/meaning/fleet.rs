@@ -17,7 +17,7 @@ const SPANS: [(Nanos, &str, &str); 3] = [
     (Nanos::from_secs(86_400), "day", "1d"),
 ];
 
-/// Consequences of sharing the buckets of a rule.
+/// Effects of sharing a rule's buckets: bounds, waits, and outages.
 #[derive(Debug, Serialize)]
 pub struct Sharing {
     /// Bound of each limit.
@@ -28,7 +28,7 @@ pub struct Sharing {
     leases_beforehand: bool,
     /// Decision while the relay does not answer.
     on_outage: OnOutage,
-    /// All consequences in words, one line each.
+    /// All effects in words, one line each.
     pub meaning: Vec<String>,
 }
 

@@ -228,7 +228,7 @@ fn a_step_without_time_makes_progress() {
     assert_eq!(next, None, "a step ends early only for lack of time");
 }
 
-/// The heads of buckets must not exclude any bucket in the state, whatever the algorithm.
+/// The heads of buckets must not exclude any bucket in the state, with any algorithm.
 #[test]
 fn a_filter_finds_exactly_what_the_list_has() {
     let limits = [

@@ -121,7 +121,8 @@ fn a_bucket_refuses_for_ten_seconds() {
     assert_eq!(state("alice", 10_300_000_000), "idle");
 }
 
-/// A run of refusals has its beginning, whatever is admitted meanwhile, until a minute after the last of them.
+/// A run of refusals keeps its beginning until a minute after its last refusal, even if requests
+/// are admitted meanwhile.
 #[test]
 fn a_bucket_shows_since_when_it_refuses() {
     let mut bench = bench_of(&json!({ "algorithm": "funnel", "capacity": 1, "rate": "1/20s" }));
@@ -163,7 +164,7 @@ fn a_bucket_whose_requests_wait_is_held() {
     }
 }
 
-/// Buckets are read by name: in their order, at one instant, and only those that exist.
+/// Buckets that exist are read by name, in the order of the names, at one instant.
 #[test]
 fn buckets_are_read_by_name() {
     let mut bench = Bench::new();

@@ -70,7 +70,7 @@ fn a_record_of_another_format_stays_while_its_build_writes_it() {
         (record.clone(), in_next_format(&record))
     };
     for round in 0_u8..3 {
-        // The build of that format goes on writing.
+        // The build with that format continues to write.
         let written = [next.as_slice(), &[round]].concat();
         bench.put(RULES, &written);
         bench.host.pass(Nanos::from_secs(60));

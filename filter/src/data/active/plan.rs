@@ -1,4 +1,4 @@
-//! Plans this worker's held requests again after a change of the rules.
+//! Computes new due times for this worker's held requests after a rule change.
 
 use std::collections::BTreeSet;
 
@@ -11,15 +11,16 @@ use crate::waiting::{Held, Ticket, Waiting};
 /// Time limit of one planning run. Up to 65 536 requests may be held, so planning pauses after this
 /// time.
 const MOST_TIME: Nanos = Nanos::from_millis(1);
-/// Minimum number of requests that are planned between two looks at the clock.
+/// Number of requests that are planned between two readings of the clock.
 const STEP: usize = 16;
 
 /// Progress of planning.
 #[derive(Debug, Default)]
 pub(in super::super) struct Planning {
-    /// Generation of the rules by which the held requests were planned, or are being planned.
+    /// Generation of the rules that planning uses or last used.
     generation: u64,
-    /// Queue position of the next request to plan. No request from there on may pass yet.
+    /// Queue position of the next request to plan. This request and all later ones must not pass
+    /// yet.
     pub(in super::super) next: Option<Ticket>,
     /// Requests that must be decided again, in queue order.
     late: Vec<Ticket>,
@@ -28,7 +29,7 @@ pub(in super::super) struct Planning {
 }
 
 impl Planning {
-    /// Returns true if there is more to plan.
+    /// Returns true if some held requests are not planned yet.
     pub(in super::super) fn is_due(&self) -> bool {
         self.next.is_some() || !self.late.is_empty() || !self.put_off.is_empty()
     }
@@ -112,8 +113,8 @@ impl Active {
     }
 
     /// Removes at most `most` requests that must be decided again, in queue order. Before the first
-    /// is removed, all of them return their tokens, for a bounded time. They do so last to first,
-    /// because only the last request leaves no gap in front of others.
+    /// is removed, all of them return their tokens, for a bounded time. They return them in reverse
+    /// order, because only the last request in a bucket's queue leaves no gap in front of others.
     pub(in super::super) fn put_off_late(
         &self,
         host: &dyn Host,

@@ -20,12 +20,12 @@ use crate::host::{Host, HostStore};
 /// after another read. That matters only if the connection is used more than a second after the
 /// update, while the new listener has still served none.
 const EVERY: Nanos = Nanos::from_millis(1);
-/// Interval at which a VM of another configuration checks again after it saw a rollback. Each check
-/// copies the whole record, and the rollback may not be one yet (see
-/// [`Record::roll_back`](crate::record::Record::roll_back)).
+/// Interval at which a VM of another configuration checks again after it saw a newer connection.
+/// Each check copies the whole record, and the newer connection may not count as a rollback yet
+/// (see [`Record::roll_back`](crate::record::Record::roll_back)).
 const AGAIN_IN: Nanos = Nanos::from_millis(100);
 
-/// Knowledge of one VM about connections.
+/// Connection state of one VM.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Connections {
     /// True if this VM's configuration is in force.
@@ -73,8 +73,7 @@ impl Connections {
         is_newer
     }
 
-    /// Makes the next call read the connection number at once, because the configuration is in
-    /// force again.
+    /// Makes the next call read the connection number without waiting for [`EVERY`].
     pub(super) const fn read_at_once(&mut self) {
         self.read_at = Nanos::ZERO;
     }
@@ -88,7 +87,7 @@ fn number(bytes: &[u8]) -> u64 {
 /// Writes a connection number unless a newer one is stored. Returns the newest number.
 fn publish(host: &dyn Host, key: &[u8], id: u64) -> u64 {
     let mut newest = id;
-    // If this write fails, the next connection writes its number.
+    // If this write fails, a request on the next connection writes a newer number.
     let _swapped = swap(&mut HostStore(host), key, &mut |bytes| {
         let known = number(bytes.unwrap_or_default());
         newest = known.max(id);

@@ -71,7 +71,8 @@ fn each_word_has_its_headers() {
     for (word, [admitted, refused]) in cases {
         let mut last = refused(0, 10);
         last.push("retry-after: 10".to_owned());
-        // The next token comes ten seconds after the first request, however many were taken since.
+        // The next token comes ten seconds after the first request, even if others were taken
+        // since.
         let expected = [admitted(1, 10), admitted(0, 10), last];
         assert_eq!(
             headers_with(&json!({ "ratelimit_headers": word })),

@@ -163,7 +163,7 @@ fn an_edit_in_a_header_acts_on_the_next_request() {
 #[test]
 fn a_call_with_a_body_is_answered_without_it() {
     let (host, mut plane) = plane("127.0.0.1:80");
-    // Whatever it declares about its body: curl's default, and a length beyond any bound.
+    // The declaration of the body does not matter: curl's default, and a length beyond any bound.
     for (kind, length) in [
         ("application/json", "20"),
         ("application/x-www-form-urlencoded", "20"),

@@ -94,7 +94,7 @@ fn counts_that_cannot_be_shared_wait() {
     assert_eq!(host.timer_ms.get(), 0);
 }
 
-/// The counted requests are those that the rule's metrics count as refused or admitted, if they have a key.
+/// A request counts if it has a key and the rule's metrics count it as refused or admitted.
 #[test]
 fn outcomes_of_keys_are_counted() {
     for mode in ["enforce", "shadow"] {

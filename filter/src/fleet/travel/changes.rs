@@ -47,26 +47,28 @@ pub(crate) struct Change {
     pub(crate) made_at: Nanos,
     /// Expiry time. [`Nanos::MAX`] for never.
     pub(crate) until: Nanos,
-    /// Expiry of an earlier change of this name, at Envoys that have not received this one.
+    /// Latest expiry of earlier changes with this name, which still apply at Envoys that have not
+    /// received this change.
     pub(crate) earlier_until: Nanos,
     /// Instance at which it was made. Empty for this instance.
     pub(crate) by: String,
-    /// Number that the engine assigned. 0 for none yet.
+    /// Generation that the engine assigned. 0 if it has not.
     pub(crate) generation: u64,
     pub(crate) sent: Sent,
     pub(crate) here: Here,
-    /// Version that distinguishes it from earlier and later changes of its name in this Envoy.
+    /// Local number that distinguishes it from other changes with its name.
     pub(crate) version: u64,
 }
 
-/// Summary of the changes, so that a check need not read thousands of them.
+/// Counts and times at the front of the shared value, so that a frequent check need not parse
+/// thousands of changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// Engine epoch. Empty before its first answer.
+    /// Identifies the engine's state. Empty before its first answer.
     pub(crate) epoch: String,
     /// Last known generation of the engine.
     pub(crate) generation: u64,
-    /// Number of announced record changes at the last check.
+    /// Number of announced record changes that the last run saw.
     pub(crate) seen: u64,
     /// Number of announced record changes when the record last agreed with all of these changes.
     pub(crate) checked: u64,
@@ -121,7 +123,7 @@ impl Head {
     }
 }
 
-/// The changes.
+/// The head and all changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
     pub(crate) head: Head,
@@ -192,16 +194,18 @@ impl Changes {
         bytes
     }
 
-    /// Forgets expired changes: bans and edits at their ends, and ends that every Envoy has
-    /// received. If an earlier change may outlast this one elsewhere, its end is reported as well.
+    /// Drops bans and edits that have expired, and ends that every Envoy has received. If an
+    /// earlier change with the same name may still apply elsewhere, the expired change becomes an
+    /// end, which is reported.
     pub(super) fn drop_over(&mut self, now: Nanos) {
         for change in &mut self.all {
-            // For an unsent change, the state at other Envoys is unknown.
+            // Other Envoys do not know an unsent change, so an earlier one may still apply there.
             let may_outlast = change.earlier_until > now || change.sent == Sent::Unsent;
             if change.until > now || change.value.is_empty() || !may_outlast {
                 continue;
             }
-            // A call in flight reports the change, not its end.
+            // A call in flight still reports the expired change. The new version makes its response
+            // void.
             self.head.version = self.head.version.saturating_add(1);
             change.version = self.head.version;
             change.value = Vec::new();
@@ -240,8 +244,8 @@ impl Changes {
         }
     }
 
-    /// Notes changes that were made here. Returns false if there is no space. Then none is noted,
-    /// and known changes of these names no longer count as in force here.
+    /// Stores changes that were made here. Returns false if there is no space for all of them. Then
+    /// none is stored, and stored changes with these names no longer count as in force here.
     pub(super) fn make(&mut self, made: &[Made], now: Nanos) -> bool {
         let noted = made.iter().flat_map(|made| self.to_note(made, now));
         let noted: Vec<Change> = noted.collect();
@@ -250,7 +254,8 @@ impl Changes {
         for change in &noted {
             let is_new = self.find(&change.name).is_none();
             count = count.saturating_add(is_new.into());
-            // A relay refuses a call that is too long, with everything in it.
+            // The relay refuses a call with a change that is too long, and with it all other
+            // changes of the call.
             fits &= change.value.len() <= MAX_CHANGE_BYTES;
             bytes = bytes.saturating_add(change.value.len());
         }

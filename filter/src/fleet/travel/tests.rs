@@ -90,7 +90,7 @@ fn the_shared_value_is_read_as_it_was_written() {
     }
 }
 
-/// Whatever a relay answers: many short changes, a few long ones, or long names of makers.
+/// The bound holds for many short changes, for a few long changes, and for long names of authors.
 #[test]
 fn the_shared_value_is_as_small_as_is_promised() {
     for (told_of, value, by) in [(8_200, 0, 0), (100, 60 << 10, 0), (100, 1, 60 << 10)] {

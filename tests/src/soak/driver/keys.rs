@@ -1,4 +1,4 @@
-//! The driver's actions on single keys: overrides and bans that end, and resets.
+//! Actions of the driver on single keys: temporary overrides and bans, and resets.
 
 use anyhow::Result;
 use serde_json::json;
@@ -10,7 +10,7 @@ use crate::soak::book::Key;
 use crate::soak::plan::Special;
 use crate::soak::timeline::{At, Gives, KeySpan, OPEN};
 
-/// Overrides the rule's numbers for the key in a slot.
+/// Gives the key in a slot other numbers than its rule.
 pub(super) fn set_override(
     driver: &mut Driver<'_>,
     rule: usize,
@@ -52,7 +52,7 @@ pub(super) fn set_override(
     Ok(())
 }
 
-/// Ends the override of the key in a slot, if it has one.
+/// Removes the override of the key in a slot, if it has one.
 pub(super) fn drop_override(driver: &mut Driver<'_>, rule: usize, slot: usize) -> Result<()> {
     let Some((key, path)) = place(driver, "/v1/overrides", rule, slot) else {
         return Ok(());
@@ -62,7 +62,7 @@ pub(super) fn drop_override(driver: &mut Driver<'_>, rule: usize, slot: usize) -
     book.note_key(&key, sent, "override dropped".to_owned());
     let request = Request::new("DELETE", &path).header("if-match", "*");
     let answer = driver.call(&request)?;
-    // There was none, or it has ended.
+    // 404: there was no override, or it has ended.
     if answer.status == 404 || driver.taken(rule, &answer) {
         end(&key, sent, book.now(), false);
     } else {
@@ -93,7 +93,7 @@ pub(super) fn ban(driver: &mut Driver<'_>, rule: usize, slot: usize, lasts: u64)
     Ok(())
 }
 
-/// Ends the ban of the key in a slot, if there is one.
+/// Lifts the ban of the key in a slot, if there is one.
 pub(super) fn unban(driver: &mut Driver<'_>, rule: usize, slot: usize) -> Result<()> {
     let Some((key, path)) = place(driver, "/v1/buckets", rule, slot) else {
         return Ok(());
@@ -111,7 +111,7 @@ pub(super) fn unban(driver: &mut Driver<'_>, rule: usize, slot: usize) -> Result
     Ok(())
 }
 
-/// Forgets the bucket of the key in a slot, and a ban with it.
+/// Deletes the bucket of the key in a slot, including a ban.
 pub(super) fn reset(driver: &mut Driver<'_>, rule: usize, slot: usize) -> Result<()> {
     let Some((key, path)) = place(driver, "/v1/buckets", rule, slot) else {
         return Ok(());
@@ -144,7 +144,7 @@ fn place(
     Some((key, path))
 }
 
-/// From now on the last change may be in force.
+/// Records that a change was sent, so that it may be in force from now on.
 fn begin(key: &Key, sent: At, gives: Gives, is_ban: bool) {
     key.record().spans.push(KeySpan {
         from: sent,
@@ -156,7 +156,7 @@ fn begin(key: &Key, sent: At, gives: Gives, is_ban: bool) {
     });
 }
 
-/// The last change is in force, and ends by itself.
+/// Records that the last change is in force, and that it ends after `lasts` milliseconds.
 fn settle(key: &Key, sent: At, answered: At, lasts: u64) {
     if let Some(span) = key.record().spans.last_mut() {
         span.sure_from = answered;
@@ -164,14 +164,14 @@ fn settle(key: &Key, sent: At, answered: At, lasts: u64) {
     }
 }
 
-/// The last change never was in force.
+/// Records that the last change was refused.
 fn withdraw(key: &Key, answered: At) {
     if let Some(span) = key.record().spans.last_mut() {
         span.until = answered;
     }
 }
 
-/// All changes in force before `sent` have ended.
+/// Records that all changes from before `sent` have ended.
 pub(super) fn end(key: &Key, sent: At, answered: At, bans: bool) {
     doubt(key, sent, bans);
     let mut record = key.record();
@@ -181,7 +181,7 @@ pub(super) fn end(key: &Key, sent: At, answered: At, bans: bool) {
     }
 }
 
-/// All changes in force before `sent` may have ended.
+/// Records that all changes from before `sent` may have ended.
 fn doubt(key: &Key, sent: At, bans: bool) {
     let mut record = key.record();
     let before = record.spans.iter_mut();

@@ -1,18 +1,18 @@
-//! The maximum that an interval allows.
+//! Maximum amount that a limiter may admit in an interval.
 
 use super::super::timeline::{At, Segment};
 use super::ONE;
 
-/// The maximum in force at some time of an interval, and the refill over its time.
+/// The largest capacity in force at some time of an interval, and the refill during the interval.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bound {
     pub(super) base: u64,
     pub(super) least_base: u64,
     pub(super) most: u64,
     pub(super) shortest: u64,
-    /// Parts refilled, in fractions of [`ONE`].
+    /// Refilled amount, in fractions of [`ONE`].
     pub(super) gave: u128,
-    /// The instant up to which the refill is counted.
+    /// End of the time for which the refill is counted.
     pub(super) until: At,
 }
 
@@ -28,7 +28,7 @@ impl Bound {
         }
     }
 
-    /// Adds a segment's refill up to an instant within it.
+    /// Adds a segment's refill, up to an instant within the segment.
     pub(super) fn extend(&mut self, segment: &Segment, until: At) {
         let mut fastest = 0;
         for state in &segment.states {

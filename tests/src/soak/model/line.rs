@@ -1,18 +1,20 @@
-//! Requests that wait for their turn: at every time, they pass at the rate in force.
+//! Checks rules whose requests wait: at every time, requests pass at the rate in force.
 //!
-//! The instants at which requests passed are compared, not their answers. A request is due at an instant, and passes
-//! late by what [`pulse`](super::super::pulse) shows, never early. So there are three promises: in no interval do more
-//! pass than the rates in force let out, and one ([`Case::at_most`]); while one waits, the others pass at the slowest
-//! rate or faster; and none is refused while there is a place.
+//! The model compares the instants at which requests passed, and not the answers. A request never
+//! passes before it is due, but it may pass late, by as much as [`pulse`](super::super::pulse)
+//! shows. There are three promises. In every interval, at most one request more passes than the
+//! rates in force allow ([`Case::at_most`]). While a request waits, others pass at the slowest rate
+//! or faster. And no request is refused while there is a free place.
 
 use super::super::timeline::{At, Gives, State};
 use super::{Between, Breach, Case, Event, ONE, Outcome, Pass, Promise};
 
-/// The time after which a worker looks for changes (`LOOK` in `filter/src/data.rs`): what was due before it did so by
-/// new numbers passes when it does.
+/// Time after which a worker looks for changes (`LOOK` in `filter/src/data.rs`). Until then, it
+/// lets requests pass by the old numbers. Requests that the new numbers would have let pass earlier
+/// follow when it looks.
 const LOOK: u64 = 20_000_000;
 
-/// When a request was due that passed.
+/// Returns the times between which a passed request was due.
 pub(super) fn between(case: &Case<'_>, event: &Event) -> Option<Between> {
     let pass = event.pass?;
     Some(Between {
@@ -37,7 +39,8 @@ fn due_from(case: &Case<'_>, pass: &Pass) -> At {
 
 pub(super) fn at_least(case: &Case<'_>) -> Option<Breach> {
     case.events.iter().find_map(|event| {
-        // What passes, or goes, without its turn leaves gaps for as long as a line may be.
+        // A request that leaves, or that passes out of turn, leaves a gap. Gaps may remain for as
+        // long as a queue can be.
         let (from, until) = (event.sent.saturating_sub(case.rest), event.end());
         let mut spans = case.record.spans.iter();
         let has_gaps = spans.any(|own| {
@@ -56,14 +59,14 @@ pub(super) fn at_least(case: &Case<'_>) -> Option<Breach> {
     })
 }
 
-/// A request that waits has at most all of those in front of it that pass before it, and the time of one that has just
-/// passed.
+/// Checks that a waiting request is not overdue: it waits at most for all requests that may be in
+/// front of it, and for a request that has just passed.
 fn flows(case: &Case<'_>, event: &Event, pass: &Pass) -> Option<Breach> {
     let due = due_from(case, pass);
     let may_be_in_front = |other: &&Event| match other.pass {
         _ if *other == event => false,
         Some(other) => due_from(case, &other) <= pass.arrived && pass.came <= other.arrived,
-        // The place of a request that left, or whose sandbox died, stays empty.
+        // If a request left, or if its sandbox died, its place stays empty.
         None => other.outcome == Outcome::Unknown && other.sent <= pass.arrived,
     };
     let in_front = case.events.iter().filter(may_be_in_front).count();
@@ -82,7 +85,8 @@ fn flows(case: &Case<'_>, event: &Event, pass: &Pass) -> Option<Breach> {
     })
 }
 
-/// What the slowest numbers let out between two instants, in fractions of [`ONE`].
+/// Returns the units that the slowest numbers let out between two instants, in fractions of
+/// [`ONE`].
 fn lets_out(case: &Case<'_>, from: At, until: At) -> u128 {
     let overlaps = case.segments.iter().filter_map(|segment| {
         let time = segment
@@ -97,14 +101,15 @@ fn lets_out(case: &Case<'_>, from: At, until: At) -> u128 {
     overlaps.sum()
 }
 
-/// A request is refused only when all places are taken, by those that wait and by one that has just passed.
+/// Checks that a refused request found no free place. Waiting requests take places, and so does a
+/// request that has just passed.
 fn has_no_place(case: &Case<'_>, event: &Event) -> Option<Breach> {
     let states = case.states(event.sent, event.answered);
     let places = states.map(State::capacity).min()?;
     let may_wait = |other: &&Event| {
         let waits = match other.pass {
             Some(pass) => event.sent <= pass.arrived,
-            // A ban refuses those that wait.
+            // A ban refuses waiting requests.
             None => other.outcome == Outcome::Unknown || event.sent <= other.answered,
         };
         *other != event && waits && other.sent <= event.answered

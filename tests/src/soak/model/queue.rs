@@ -1,5 +1,5 @@
-//! The model against queues in virtual time: it never accuses a queue that replans waiting requests
-//! after a change, and soon finds queues that do not.
+//! Tests the model with queues in virtual time: it never reports a violation of a queue that
+//! replans waiting requests after a change, and soon finds other queues.
 
 use super::super::random::Random;
 use super::super::rules::{Family, Numbers};
@@ -10,42 +10,45 @@ const MS: u64 = 1_000_000;
 const SEEDS: u64 = 30;
 const LASTS: u64 = 12_000;
 
-/// The defect of a queue.
+/// A defect of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flaw {
     None,
-    /// Those that wait keep their instants after a change.
+    /// Waiting requests keep their instants after a change.
     KeepInstants,
-    /// Those that come after a change wait until all that were there would have passed by the old numbers.
+    /// Requests that arrive after a change wait as long as the earlier requests would have taken by
+    /// the old numbers.
     OldLine,
-    /// A change lets all that wait pass.
+    /// A change lets all waiting requests pass.
     Burst,
     /// One request in ten takes no place.
     Free,
     /// A change forgets that a request has just passed.
     Forgets,
-    /// A place too few.
+    /// The queue has one place too few.
     Narrow,
 }
 
-/// A request that waits: until the queue has let out so much, or until an instant of an old plan.
+/// A waiting request. It passes when the queue has let this many units out, or at an instant that
+/// was planned earlier.
 struct Waiting {
     event: Event,
     place: u128,
     due: Option<At>,
 }
 
-/// A queue whose places are in units of [`ONE`], and the view from outside.
+/// A simulated queue, and how it looks from outside of Envoy. Places are in units of [`ONE`].
 struct Queue {
     flaw: Flaw,
     numbers: Numbers,
-    /// All that was let out so far; the place of a new request is not below that.
+    /// Units that the queue has let out so far. A new request gets this place or a later one.
     out: u128,
     next: u128,
     waiting: Vec<Waiting>,
-    /// Until when workers have not looked for a change.
+    /// Time until which the workers do not look for a change.
     blind: At,
-    /// When the line of before the last change ends by the old numbers.
+    /// Time at which the requests from before the last change would all have passed by the old
+    /// numbers.
     old_line: At,
     timeline: Timeline,
     record: Record,
@@ -121,7 +124,7 @@ impl Queue {
             None => one.place <= out,
         };
         let due: Vec<Waiting> = self.waiting.extract_if(.., is_due).collect();
-        // One worker is late, and the pulses show it, and some more.
+        // Sometimes a worker is late. The pulses then show a little more than its lateness.
         let is_busy = self.random.percent(10);
         let late = self.random.between(0, if is_busy { 60 } else { 2 } * MS);
         let pulse = self.random.between(2 * MS, 12 * MS);
@@ -143,7 +146,8 @@ impl Queue {
     }
 }
 
-/// Runs a queue through random changes and rushes; returns the model's findings.
+/// Simulates a queue with random changes and bursts of requests. Returns the violations that the
+/// model finds.
 fn live(slow: bool, flaw: Flaw, seed: u64) -> Vec<Breach> {
     let rule = Rule {
         name: "line".to_owned(),

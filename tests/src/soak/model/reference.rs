@@ -1,5 +1,5 @@
-//! The model against limiters in virtual time: it never accuses a correct one, and soon finds each
-//! broken one.
+//! Tests the model with limiters in virtual time: it never reports a violation of a correct
+//! limiter, and soon finds each broken limiter.
 
 use super::super::random::Random;
 use super::super::rules::{Family, Numbers};
@@ -9,25 +9,26 @@ use super::*;
 const MS: u64 = 1_000_000;
 const SEEDS: u64 = 200;
 
-/// The defect of a limiter.
+/// A defect of a limiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flaw {
     None,
     /// One request in ten takes nothing.
     Free,
-    /// A change carries units where it has to carry a fraction, or the other way round.
+    /// A change carries units although it has to carry a fraction, or vice versa.
     OtherCarry,
-    /// After a change a bucket is full.
+    /// A change makes a bucket full.
     Full,
-    /// After a change a bucket is full for good.
+    /// A change makes a bucket full for ever.
     LockedOut,
-    /// Every other request is decided by the numbers before the change.
+    /// Every other request is decided by the numbers from before the change.
     OldNumbers,
     /// A ban ends too early.
     ShortBan,
 }
 
-/// A level that drains, or a count that a window clears; in units of [`ONE`].
+/// A limiter: a level that drains, or a count that starts again with each window. In units of
+/// [`ONE`].
 struct Limiter {
     kind: Kind,
     flaw: Flaw,
@@ -35,7 +36,7 @@ struct Limiter {
     before: Numbers,
     factor: u64,
     level: u128,
-    /// Of a level, when it was worked out; of a window, when it ends.
+    /// For a level, the time at which it was computed. For a window, its end.
     at: At,
     requests: u64,
     changes: u64,
@@ -115,7 +116,7 @@ impl Limiter {
     }
 }
 
-/// An event at an instant.
+/// Something that happens to a key at an instant.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Request,
@@ -146,12 +147,12 @@ fn steps(rule: &Rule, random: &mut Random) -> Vec<(At, Step)> {
     steps
 }
 
-/// The life of a key: its events, and its view from outside.
+/// The history of a key: its events, and how they look from outside of Envoy.
 struct Life {
     limiter: Limiter,
     timeline: Timeline,
     record: Record,
-    /// The start of a ban.
+    /// Start of the current ban.
     banned: Option<At>,
 }
 
@@ -207,7 +208,7 @@ impl Life {
     }
 }
 
-/// Runs a limiter through a random life of a key; returns the model's findings.
+/// Simulates a limiter with random events of a key. Returns the violations that the model finds.
 fn live(rule: &Rule, flaw: Flaw, seed: u64) -> Vec<Promise> {
     let mut random = Random::new(seed, 0);
     let first = rule.numbers(&mut random);
@@ -279,7 +280,8 @@ fn what_is_wrong_is_found() {
             assert!(count > 3, "{flaw:?} in {}: {count} of {SEEDS}", rule.name);
         }
     }
-    // Whatever was mixed, a limiter that forgets its ban, or that is full for good, is found.
+    // Even in rules with mixed edits, the model finds a limiter that ends a ban too early or that
+    // stays full.
     let mixed = || rules().filter(Rule::is_mixed);
     for (flaw, promise) in [
         (Flaw::ShortBan, Promise::Banned),
@@ -289,7 +291,8 @@ fn what_is_wrong_is_found() {
         let total: usize = mixed().map(|rule| found(flaw, &rule, promise)).sum();
         assert!(total > 10, "{flaw:?}: {total}");
     }
-    // Units and fractions differ only for limiters with earlier levels.
+    // The distinction between units and fractions matters only for limiters that keep a level over
+    // a change.
     let total: usize = slow()
         .map(|rule| found(Flaw::OtherCarry, &rule, Promise::AtMost))
         .sum();

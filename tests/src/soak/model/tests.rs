@@ -1,4 +1,4 @@
-//! The model finds the violations of a broken limiter, and none in a correct one.
+//! Tests that the model finds the violations of a broken limiter, and none in a correct limiter.
 
 use super::super::rules::{Family, Numbers};
 use super::super::timeline::OPEN;
@@ -26,13 +26,13 @@ fn timeline(first: Numbers) -> Timeline {
     timeline
 }
 
-/// A change that is sent at one instant and answered at another.
+/// Adds a change that is sent at one instant and answered at another.
 fn change(timeline: &mut Timeline, sent: At, answered: At, to: Numbers) {
     timeline.propose(sent, OPEN, to);
     timeline.settle(sent, answered);
 }
 
-/// Requests of a millisecond, one after the other, all answered like this.
+/// Creates `count` requests, one per millisecond, all with this outcome.
 fn train(from: At, count: u64, outcome: Outcome) -> Vec<Event> {
     let event = |n: u64| Event {
         sent: from + n * 1_000_000,
@@ -123,7 +123,7 @@ fn what_time_gives_is_allowed_and_no_more() {
     let slow = timeline(numbers(5, 50 * SECOND));
     for kind in [Kind::Funnel, Kind::TokenBucket, Kind::SlidingCounter] {
         let rule = rule(kind, Family::Share);
-        // Ten seconds give one.
+        // One unit is refilled every ten seconds.
         let right = record(&[admitted(0, 5), admitted(10 * SECOND, 1)]);
         assert_eq!(broken(&rule, &slow, &right), []);
         let wrong = record(&[admitted(0, 5), admitted(9 * SECOND, 1)]);
@@ -151,7 +151,7 @@ fn an_edit_there_and_back_gives_nothing() {
     );
     let right = record(&[admitted(0, 10), refused(5 * SECOND, 4)]);
     assert_eq!(broken(&rule, &timeline, &right), []);
-    // The larger of the two may be had, for some time it was in force.
+    // A key may use the larger of the two numbers, because it was in force for some time.
     let larger = record(&[admitted(0, 10), admitted(1_500_000_000, 1)]);
     assert_eq!(broken(&rule, &timeline, &larger), []);
     let gains = record(&[admitted(0, 10), admitted(5 * SECOND, 2)]);
@@ -169,7 +169,7 @@ fn after_the_answer_the_old_numbers_are_gone() {
     );
     let late = record(&[admitted(2 * SECOND + 1, 4)]);
     assert_eq!(broken(&rule, &timeline, &late), [Promise::AtMost]);
-    // And the new ones are there.
+    // And the new numbers are in force.
     change(
         &mut timeline,
         3 * SECOND,
@@ -265,7 +265,7 @@ fn what_a_dead_sandbox_answered_excuses_but_does_not_count() {
 fn a_share_that_is_rounded_is_excused_once_for_each_change() {
     let mut timeline = timeline(numbers(10, 10 * MINUTE));
     change(&mut timeline, SECOND, SECOND, numbers(3, 10 * MINUTE));
-    // A tenth is a third of three at the most, and two are left.
+    // The used tenth becomes 0.3 of three units. Rounded, this is one unit at most, so two remain.
     let events = [
         admitted(0, 1),
         admitted(2 * SECOND, 1),
@@ -329,7 +329,7 @@ fn no_more_are_in_flight_than_there_are_places() {
     let mut reset = wrong.clone();
     reset.resets.push((1_500_000_000, 1_500_000_001));
     assert_eq!(broken(&rule, &timeline, &reset), []);
-    // A place whose lease is over may go to another.
+    // After its lease, a slot may go to another request.
     let mut old = timeline.clone();
     change(&mut old, 0, 0, numbers(3, SECOND / 2));
     assert_eq!(broken(&rule, &old, &wrong), []);
@@ -337,7 +337,8 @@ fn no_more_are_in_flight_than_there_are_places() {
     assert_eq!(broken(&rule, &timeline, &refused), [Promise::AtLeast]);
 }
 
-/// Requests that came at once, and passed at these instants, in milliseconds; each may have been due 10 ms before.
+/// Creates a record of requests that arrived together and passed at these instants, in
+/// milliseconds. Each may have been due 10 ms earlier.
 fn passes(came: At, at: &[u64]) -> Record {
     const MS: u64 = 1_000_000;
     let event = |at: &u64| Event {
@@ -362,7 +363,7 @@ fn passes(came: At, at: &[u64]) -> Record {
 #[test]
 fn those_that_wait_pass_at_the_rate_and_as_late_as_their_workers() {
     let rule = rule(Kind::Line, Family::Units);
-    // One in 100 ms.
+    // One request passes per 100 ms.
     let mut timeline = timeline(numbers(5, SECOND / 2));
     let broken = |timeline: &Timeline, at: &[u64]| broken(&rule, timeline, &passes(0, at));
     assert_eq!(broken(&timeline, &[0, 100, 200, 300]), []);
@@ -372,7 +373,7 @@ fn those_that_wait_pass_at_the_rate_and_as_late_as_their_workers() {
     assert_eq!(broken(&timeline, &[0, 99]), [Promise::AtMost], "early");
     let found = broken(&timeline, &[0, 100, 311]);
     assert_eq!(found, [Promise::AtLeast], "too late");
-    // From then on, one in 20 ms.
+    // From then on, one request passes per 20 ms.
     change(
         &mut timeline,
         SECOND / 10,
@@ -390,7 +391,7 @@ fn those_that_wait_pass_at_the_rate_and_as_late_as_their_workers() {
 fn those_that_were_due_before_a_worker_looked_for_changes_pass_together() {
     let rule = rule(Kind::Line, Family::Units);
     let mut timeline = timeline(numbers(5, SECOND / 2));
-    // One in 5 ms, after one in 100 ms.
+    // One request passes per 5 ms. Before, it was one per 100 ms.
     change(
         &mut timeline,
         SECOND / 10,
@@ -427,7 +428,7 @@ fn those_that_wait_take_their_places_and_no_more() {
     let mut two = three.clone();
     two.events.remove(3);
     assert_eq!(broken(&rule, &timeline, &two), [Promise::AtLeast]);
-    // The third one waited, until it was banned.
+    // The third request waited until its key was banned.
     three.events[3].pass = None;
     three.events[3].outcome = Outcome::Refused;
     three.spans = vec![own(

@@ -296,7 +296,8 @@ proptest! {
         }
     }
 
-    /// The columns of a chart add up to the counted requests, at whatever times the answers arrive.
+    /// The columns of a chart add up to the counted requests, for any times at which answers
+    /// arrive.
     #[test]
     fn nothing_is_lost_or_added(steps in prop::collection::vec((300_u64..2_500, 0_u64..50), 1..40), columns in 1_u16..90) {
         let (mut at_ms, mut all) = (0, 0);

@@ -170,8 +170,8 @@ fn title(pen: &mut Pen<'_>, state: &State, row: &Row) {
     pen.line(area, line);
 }
 
-/// Returns the age by which drawn levels are lower than when they were read. It is zero while
-/// requests are admitted, because they refill a bucket about as fast as it drains.
+/// Returns the time for which drawn levels have drained since they were read. It is zero while
+/// requests are admitted, because requests fill a bucket about as fast as it drains.
 fn drain_age(state: &State, row: &Row) -> Nanos {
     let rates = row.rates.unwrap_or_default();
     if rates.admitted > 0.0 {

@@ -30,7 +30,7 @@ pub(super) fn bucket(row: &Row, age: Nanos) -> String {
     line(&format!("{} {}", row.id.rule, row.id.key), &parts)
 }
 
-/// Formats a name and the facts about it on one line, whatever characters the name contains.
+/// Formats a name and the facts about it on one line. Line breaks in the name are escaped.
 pub(super) fn line(name: &str, parts: &[String]) -> String {
     escape(&format!("{name}: {}", parts.join(", "))).into_owned()
 }

@@ -80,7 +80,7 @@ fn many_envoys_scroll_below_their_sums() {
     }
 }
 
-/// Failed results are on screen, however many Envoys succeeded.
+/// Failed results are on screen, even if many Envoys succeeded.
 #[test]
 fn failures_are_on_top_of_results() {
     for size in SIZES {

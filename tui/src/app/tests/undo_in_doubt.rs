@@ -1,4 +1,5 @@
-//! The undo key is about the change that the user tried last, whatever its outcome.
+//! The undo key concerns the change that the user tried last, even if its outcome is unknown or it
+//! failed.
 
 use loudou_api::{BanBy, EditView, OverrideView};
 use serde_json::json;

@@ -152,8 +152,7 @@ fn beside(log: &str, options: &str) -> Value {
     document["beside_log"].clone()
 }
 
-/// If a log has causes or decisions, these determine if Loudou refused a request, whatever its
-/// status.
+/// If a log has causes or decisions, these determine if Loudou refused a request, with any status.
 #[test]
 fn causes_and_decisions_in_the_log_go_before_statuses() {
     let json = |member: &'static str, value: fn(&Answered) -> &'static str| {

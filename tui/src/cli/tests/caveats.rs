@@ -308,7 +308,7 @@ fn times_in_whole_seconds() {
         (json.replace(".5Z", "Z"), "", true),
         (json.replace(".5Z", ".000Z"), "", true),
         (json.replacen(".5Z", "Z", 4), "", false),
-        // A machine whose clock was not set tells nothing about the others.
+        // A machine whose clock was not set says nothing about the clocks of other machines.
         (
             json.replace(".5Z", "Z").replacen("2024", "1970", 1),
             "",

@@ -64,7 +64,7 @@ fn what_a_fleet_cannot_share_is_an_error() {
     "#);
 }
 
-/// Neither a problem nor its source line shows the token, in whatever form it is written.
+/// Neither a problem nor its source line shows the token, in any form in which it may be written.
 #[test]
 fn the_token_of_a_fleet_is_hidden() {
     for token in [

@@ -111,8 +111,8 @@ impl Search {
         self.query.rule == *rule && self.query.key == *key && self.query.state == *state
     }
 
-    /// Returns the work limit of a search for which the user does not wait. It is higher until the
-    /// search has completed once.
+    /// Returns the work limit of a search in the background. The limit is higher until the search
+    /// has completed once.
     pub(super) fn bound(&self, now: Nanos) -> Bound {
         let (calls, time) = if self.has_ended { CALM } else { FIRST };
         Bound {

@@ -81,7 +81,8 @@ fn charts_go_on_without_answers() {
     assert!(gap.contains(&format!("█{}", "·".repeat(17))), "{gap}");
 }
 
-/// The open bucket keeps an hour of history, whatever the table shows. Other buckets keep a minute.
+/// The open bucket keeps an hour of history, with any content of the table. Other buckets keep a
+/// minute.
 #[test]
 fn an_open_bucket_is_remembered() {
     let size = (120, 40);

@@ -333,8 +333,8 @@ fn there_are_no_more_buckets_than_the_store_holds() {
     assert!(text.contains("store 1024 of 1024 buckets 100%"), "{text}");
 }
 
-/// On a narrow terminal without colours, the state is one glyph, which tells a key that was refused
-/// from one that was not.
+/// On a narrow terminal without colours, the state is one glyph, which distinguishes a key that was
+/// refused from one that was not.
 #[test]
 fn the_glyph_of_a_refused_key_is_its_own() {
     for (ascii, glyphs) in [(false, ["✗", "◐"]), (true, ["-", "+"])] {

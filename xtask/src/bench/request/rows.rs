@@ -95,7 +95,7 @@ impl Row {
         row
     }
 
-    /// Returns its filters, which precede the answering filter.
+    /// Returns the row's filters, which precede the answering filter.
     fn filters(&self, id: &str, modules: &Modules) -> Vec<Value> {
         match &self.limits {
             Limits::Nothing => Vec::new(),
@@ -121,7 +121,7 @@ impl Row {
         }
     }
 
-    /// Returns its listener, with this name.
+    /// Returns a listener of this name through which the row's requests pass.
     pub(super) fn listener(&self, id: &str, modules: &Modules) -> Value {
         let mut filters = self.filters(id, modules);
         filters.extend([answer(), router()]);

@@ -1,4 +1,4 @@
-//! Calls of workers to the engine, and what comes back.
+//! Calls of workers to the engine, and their answers.
 
 use loudou_limiter::Nanos;
 use loudou_limiter::lease::{Demand, Held, LeaseAsk, Phase};
@@ -10,14 +10,15 @@ use crate::engine::Health;
 const HEARTBEAT: u64 = 1_000 * MS;
 
 impl Fleet<'_> {
-    /// Sends the next call of a worker, if it has something to ask for and no call under way.
+    /// Sends the next call of a worker, if keys need tokens and no call is in flight.
     pub(super) fn pump(&mut self, envoy: usize, worker: usize) {
         let now = Nanos::new(self.now);
         let of = &mut self.envoys[envoy].workers[worker];
         if of.call.is_some() || !of.breaker.may_call(now) {
             return;
         }
-        // The state of the engine must be known, although everything is denied. A probe has no keys.
+        // The worker must notice when the engine is back, even if everything is denied. A probe has
+        // no keys.
         if of.breaker.is_open() {
             return self.send(envoy, worker, None);
         }
@@ -92,7 +93,7 @@ impl Fleet<'_> {
         self.calls[number].answer = Some(answer.filter(|_| !is_lost));
     }
 
-    /// An answer, or none: the requests that the worker holds are decided again.
+    /// Ends a call, with or without an answer. The worker's held requests are decided again.
     pub(super) fn over(&mut self, number: usize) {
         let Call {
             envoy,

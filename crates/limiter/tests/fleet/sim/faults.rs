@@ -1,4 +1,4 @@
-//! What happens to a fleet.
+//! Applies faults to a fleet.
 
 use loudou_limiter::{Carry, convert};
 

@@ -54,7 +54,7 @@ pub(super) struct Phrase {
     pub(super) algorithm: &'static str,
     fields: Map<String, Value>,
     pub(super) capacity: u64,
-    /// True if a request may take more than one unit, so that requests and units differ.
+    /// True if a request may take more than one unit, so the phrase must name units.
     pub(super) in_units: bool,
 }
 

@@ -99,7 +99,7 @@ pub(super) fn read(
         fix("rate", Value::from(format!("{}/{per}", amount.default)));
         sources.amount = Some(amount);
     }
-    // With another capacity, these numbers would have another meaning.
+    // The meaning of these numbers depends on the capacity.
     if sources.capacity.is_some() {
         for name in ["initial", "slot_capacity"] {
             if let Some(given) = fields.get(name) {

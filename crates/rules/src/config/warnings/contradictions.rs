@@ -22,8 +22,8 @@ pub(super) fn never_matches(matches: &Match, at: &Path) -> Option<Problem> {
     Some(warning(at, "no request ever matches", &why))
 }
 
-/// Message for two tests of one header that no single value passes. A request passes both only if it repeats the
-/// header, with a line for each test.
+/// Message for two tests of one header that contradict each other. A request passes both only if it
+/// has the header twice, and each line passes one test.
 const HARDLY: &str = "only requests that repeat the header may match";
 
 fn warning(at: Path, what: &str, why: &str) -> Problem {
@@ -69,8 +69,8 @@ fn of_not(matches: &Match, at: &Path) -> Option<(Path, String)> {
     Some((at.field("not"), String::from(why)))
 }
 
-/// Returns true if `other` matches whenever the other parts of `matches` do, as far as a comparison
-/// of single parts can show.
+/// Returns true if the other parts of `matches` imply `other`. Compares single parts only, so it
+/// may miss some cases.
 fn follows(other: &Match, matches: &Match) -> bool {
     let methods = other.methods.is_empty()
         || (!matches.methods.is_empty()

@@ -25,8 +25,8 @@ pub fn worst_ns(rules: &[Rule]) -> usize {
     })
 }
 
-/// Warns about patterns that test only short values, and about rules that let a client disable
-/// other rules.
+/// Warns about patterns that can test only short values, and about rules that a client can use to
+/// disable other rules.
 pub(super) fn of_rule(rule: &Rule, at: &Path) -> Vec<Problem> {
     let patterns = rule.matches.patterns();
     let short = patterns

@@ -143,7 +143,7 @@ impl Automaton {
             let mut used = (0..self.words).filter(is_used);
             let first = used.next();
             let last = used.next_back().or(first);
-            // The code for sets of one word requires that all rows have one word.
+            // If sets have one word, all rows must have one word.
             let none = usize::from(self.words == 1);
             let words = first.zip(last).map_or(none, |(first, last)| {
                 last.saturating_sub(first).saturating_add(1)
@@ -257,7 +257,7 @@ struct Run<'a> {
     automaton: &'a Automaton,
     /// Positions that the next character may have.
     next: Set,
-    /// True if the value matches if it ends here.
+    /// True if the value would match if it ended here.
     matches: bool,
 }
 

@@ -205,7 +205,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Parses how often the preceding part is repeated.
+    /// Parses the minimum and the maximum number of repetitions of the preceding part.
     fn times(&mut self) -> Read<(usize, Option<usize>)> {
         let times = match self.chars.next() {
             Some('?') => (0, Some(1)),

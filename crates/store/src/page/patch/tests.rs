@@ -1,4 +1,4 @@
-//! Patched bytes are compared with pages that are read and written as a whole.
+//! Compares changes in the encoded bytes with changes of decoded pages.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -79,7 +79,7 @@ fn conduct() -> impl Strategy<Value = Conduct> {
     prop_oneof![2 => Just(Conduct::default()), 1 => some]
 }
 
-/// Most rules are not of a fleet.
+/// Most slots have no lease.
 fn lease() -> impl Strategy<Value = Option<Box<Lease>>> {
     let words = prop::array::uniform11(0_u64..3);
     let later = prop::collection::vec(0_u32..2, 0..=7);

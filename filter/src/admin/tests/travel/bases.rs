@@ -14,7 +14,8 @@ impl Fleet {
         self.run(2_000);
     }
 
-    /// Each Envoy holds what was done where its rule is, also those that come new.
+    /// Each Envoy has the changes that were made to its version of the rule, even if it starts
+    /// later.
     fn assert_each(&mut self, of: [Expected; 2], what: &str) {
         let expected = |now| {
             let [two, three] = of;
@@ -91,7 +92,7 @@ fn versions_that_are_changed_at_once_keep_their_changes() {
             fleet.run(2_000);
             fleet.assert_each(expected, &format!("{first} was first"));
         }
-        // The later ones replace them, whatever name they have.
+        // The later changes replace them, under any name.
         for at in [0, 2] {
             act(
                 &mut fleet,

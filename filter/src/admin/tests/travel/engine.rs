@@ -1,4 +1,4 @@
-//! A model of the relay with its engine, as far as it is about changes.
+//! A model of the relay and its engine, which handles only changes.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub(super) struct Engine {
     /// When each was made, its generation, when it ends, and itself.
     pub(super) changes: BTreeMap<String, (i64, u64, Option<i64>, Change)>,
     pub(super) is_down: bool,
-    /// Names that each answer refuses, whatever was reported.
+    /// Names that each answer refuses, in addition to the reported ones.
     pub(super) refuses: Vec<String>,
 }
 

@@ -392,7 +392,7 @@ fn end_with(host: &FakeHost, plane: &mut DataPlane, answer: &KeyAnswer) -> Vec<(
     end(host, plane, &mut call, Some(&answer))
 }
 
-/// Errors of some keys never make a worker decide other keys alone, however many there are.
+/// Errors of some keys never make a worker decide other keys alone, even if there are many.
 #[test]
 fn errors_of_keys_leave_the_breaker_closed() {
     let (host, mut plane) = (host_that_knows(), plane());

@@ -16,8 +16,8 @@ impl Html {
         self.0.push_str(markup);
     }
 
-    /// Adds an untrusted text. Characters that reorder or hide others are replaced by visible
-    /// escapes, as on a terminal.
+    /// Adds an untrusted text. Shows characters that reorder or hide others as visible escapes, as
+    /// on a terminal.
     pub(crate) fn text(&mut self, text: &str) {
         for c in escape(text).chars() {
             match c {
