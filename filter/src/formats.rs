@@ -15,10 +15,11 @@
 //! build does not replace it, because the build that wrote it may still be running. The status
 //! reports it.
 
-use loudou_store::page;
+use loudou_store::{SharedData, Table, page};
 
 use crate::bytes::take_number;
 use crate::host::Host;
+use crate::record::Record;
 
 /// Version of the record.
 pub(crate) const RECORD: u8 = 4;
@@ -57,6 +58,22 @@ pub fn of_all_values() -> u32 {
         .iter()
         .map(|version| u32::try_from(*version).unwrap_or(0));
     versions.fold(0, |all, version| all.wrapping_mul(31).wrapping_add(version))
+}
+
+/// Returns true if this build can read the table and the values that all workers need. A host that
+/// keeps values calls this before it uses the values of an earlier process with the same versions.
+pub fn are_sound(store: &mut dyn SharedData, share: &str) -> bool {
+    let mut bytes = Vec::new();
+    let mut read = |name: &str| {
+        let key = [share, ":", name].concat();
+        let found = store.get(key.as_bytes(), &mut bytes);
+        found.ok().flatten().map(|_cas| bytes.clone())
+    };
+    let is_record = read("rules").is_none_or(|record| Record::is_sound(&record));
+    let mut numbered = NUMBERED.iter();
+    let are_numbered = numbered
+        .all(|(name, _, version, _)| read(name).is_none_or(|value| !is_other(&value, *version)));
+    is_record && are_numbered && Table::find(store, share).is_ok()
 }
 
 /// Returns true if the value with this key is about the process, so that it must not outlive it: the

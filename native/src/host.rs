@@ -281,7 +281,7 @@ impl Host for NativeHost<'_> {
     }
 
     fn store_problem(&self) -> Option<String> {
-        self.configuration.values()?.problem().map(str::to_owned)
+        self.configuration.values()?.problem()
     }
 
     fn define_metric(&self, kind: MetricKind, name: &str) -> Option<MetricId> {

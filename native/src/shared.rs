@@ -17,15 +17,15 @@
 //! it left. So each change takes effect with one store of one number. [`Shared::set`] writes the value
 //! into a free block, and then changes the reference. [`Shared::patch`] changes the value where it is,
 //! after it has noted the old bytes in its thread's area. Whoever finds the lock of a dead thread puts
-//! them back. A lock has the number of its thread, and the process of a thread is alive while it has the
-//! lock of its number in the file ([`Region::claim`]).
+//! them back. A lock has the number of its thread, and how often the number of its process was given
+//! out. The process is alive while it has the lock of its number in the file ([`Region::claim`]).
 //!
 //! Free blocks are listed by size. A block that a dead process had taken out of a list is missing until
 //! the file is opened again ([`file`]).
 
 use std::cell::RefCell;
 use std::io;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -65,8 +65,10 @@ const GAUGES: u64 = 3;
 /// What a process says about itself: process identifier u32, restart epoch u32, base identifier u64.
 const PROCESSES_AT: u64 = 128;
 const PROCESS_BYTES: u64 = 16;
+/// How often each number of a process was given out, u32 each.
+const TURNS_AT: u64 = 192;
 /// Lock of the end of the blocks.
-const END_LOCK_AT: u64 = 192;
+const END_LOCK_AT: u64 = 208;
 /// Lists of free blocks: lock u32, first block u32.
 const LISTS_AT: u64 = 256;
 const LISTS: u64 = 168;
@@ -118,6 +120,10 @@ pub(crate) struct Shared {
     region: Region,
     /// Number of this process among those that have the file open.
     process: u32,
+    /// How often the number was given out. A lock of an earlier process with this number differs.
+    turn: u32,
+    /// True if a value could not be written because the file cannot grow.
+    is_full: AtomicBool,
     lines: u64,
     /// Size for which the first block of a page has room, in bytes.
     page_room: AtomicU32,
@@ -159,6 +165,38 @@ impl Shared {
         Self::create(Region::anonymous()?, buckets, 0)
     }
 
+    fn new(region: Region, process: u32, lines: u64) -> Option<Self> {
+        let turns = region.u32(TURNS_AT + u64::from(process) * 4)?;
+        let turn = turns.fetch_add(1, Ordering::Relaxed).wrapping_add(1) & 0xffff;
+        Some(Self {
+            region,
+            process,
+            turn,
+            is_full: AtomicBool::new(false),
+            lines,
+            page_room: AtomicU32::new(0),
+        })
+    }
+
+    /// Returns true if a value could not be written because the file cannot grow.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::Relaxed)
+    }
+
+    /// Makes the file as large as it will be when all buckets are in use.
+    pub(crate) fn reserve(&self, buckets: u32) -> io::Result<()> {
+        let pages = u64::from(buckets).div_ceil(16);
+        let page = u64::from(self.page_room.load(Ordering::Relaxed)) + u64::from(NAMES) + 4 * UNIT;
+        let end = self
+            .region
+            .u64(END_AT)
+            .map_or(0, |end| end.load(Ordering::Relaxed));
+        self.region.grow(
+            end.saturating_add(pages.saturating_mul(page))
+                .saturating_add(STEP),
+        )
+    }
+
     /// Writes the head of an empty store, but not yet its magic number.
     fn create(region: Region, buckets: u32, process: u32) -> io::Result<Self> {
         // Each page has two values, and a line has room for three on average.
@@ -169,17 +207,8 @@ impl Shared {
         let lines = lines.clamp(64, 1 << 22);
         let start = LINES_START.saturating_add(lines.saturating_mul(UNIT));
         region.grow(start.saturating_add(UNIT))?;
-        let shared = Self {
-            region,
-            process,
-            lines,
-            page_room: AtomicU32::new(0),
-        };
+        let shared = Self::new(region, process, lines).ok_or(io::ErrorKind::OutOfMemory)?;
         let written = || {
-            shared
-                .region
-                .u64(MAGIC_AT)?
-                .store(CREATING, Ordering::Release);
             let lines = u32::try_from(lines).ok()?;
             shared.region.u32(LINES_AT)?.store(lines, Ordering::Relaxed);
             shared
@@ -455,8 +484,13 @@ impl Shared {
         // A reference has 32 bits for the unit of a block.
         u32::try_from(new_end / UNIT).ok()?;
         if self.region.u32(new_end - 4).is_none() {
-            let step = STEP.max(new_end / 16);
-            self.region.grow(new_end.next_multiple_of(step)).ok()?;
+            let step = STEP.max((new_end / 16).next_power_of_two());
+            if self.region.grow(new_end.next_multiple_of(step)).is_err()
+                && self.region.grow(new_end).is_err()
+            {
+                self.is_full.store(true, Ordering::Relaxed);
+                return None;
+            }
         }
         self.field(block, UNITS_AT)?
             .store(u32::try_from(units).ok()?, Ordering::Release);
@@ -482,7 +516,8 @@ impl Shared {
     /// Returns the number of this thread among all threads that have the values open.
     fn own(&self) -> Option<u32> {
         let thread = NUMBER.with_borrow(|number| number.0);
-        (thread < THREADS).then_some(self.process * THREADS + thread + 1)
+        let number = self.process * THREADS + thread + 1;
+        (thread < THREADS).then_some((self.turn << 16) | number)
     }
 
     /// Waits for a lock. Returns `None` if it is not free within about a second, because a process that
@@ -516,8 +551,13 @@ impl Shared {
     /// Returns true if the process of a thread is alive. A thread of this process releases its locks
     /// even if it panics.
     fn is_alive(&self, thread: u32) -> bool {
-        let process = thread.saturating_sub(1) / THREADS;
-        process == self.process || self.region.is_claimed(process)
+        let (process, turn) = (process_of(thread), thread >> 16);
+        if process == self.process {
+            return turn == self.turn;
+        }
+        let turns = self.region.u32(TURNS_AT + u64::from(process) * 4);
+        let latest = turns.map_or(0, |turns| turns.load(Ordering::Acquire) & 0xffff);
+        turn == latest && self.region.is_claimed(process)
     }
 }
 
@@ -530,11 +570,15 @@ fn wide(size: usize) -> u64 {
     u64::try_from(size).unwrap_or(u64::MAX)
 }
 
+/// Returns the number of the process of a thread.
+fn process_of(thread: u32) -> u32 {
+    (thread & 0xffff).saturating_sub(1) / THREADS
+}
+
 /// Returns the place of a thread's area.
 fn area_of(thread: u32) -> Option<u64> {
-    let thread = thread
-        .checked_sub(1)
-        .filter(|thread| *thread < PROCESSES * THREADS)?;
+    let thread = (thread & 0xffff).checked_sub(1);
+    let thread = thread.filter(|thread| *thread < PROCESSES * THREADS)?;
     Some(AREAS_AT + u64::from(thread) * AREA_BYTES)
 }
 

@@ -9,6 +9,7 @@ use loudou_filter::host::LogLevel;
 use loudou_rules::rule::{RuleFile, StoreSettings};
 use loudou_rules::size::bucket_bytes_of;
 use loudou_store::page::{PAGE_HEAD, SLOTS};
+use loudou_store::{Cas, SharedData, StoreFailed, Written};
 
 use crate::host::log;
 use crate::metrics;
@@ -38,6 +39,9 @@ impl Values {
     /// Envoy's log, if there is no memory.
     pub(crate) fn open(file: &RuleFile) -> Option<&'static Self> {
         let settings = &file.store;
+        let buckets = file.rules.iter().map(bucket_bytes_of);
+        let page = buckets.max().unwrap_or(0).saturating_mul(SLOTS);
+        let page = page.saturating_add(PAGE_HEAD);
         let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
         let all = all.get_or_insert_default();
         let values = match all.get(&settings.namespace) {
@@ -45,7 +49,7 @@ impl Values {
                 values.compare(settings);
                 values
             }
-            None => match Self::new(settings) {
+            None => match Self::new(settings, page) {
                 Ok(values) => {
                     let values: &'static Self = Box::leak(Box::new(values));
                     values.keep_gauges(&settings.namespace);
@@ -59,13 +63,12 @@ impl Values {
                 }
             },
         };
-        let buckets = file.rules.iter().map(bucket_bytes_of);
-        let page = buckets.max().unwrap_or(0).saturating_mul(SLOTS);
-        values.kept.expect_pages(page.saturating_add(PAGE_HEAD));
+        values.kept.expect_pages(page);
         Some(values)
     }
 
-    fn new(settings: &StoreSettings) -> std::io::Result<Self> {
+    /// Opens values whose pages have at most this many bytes.
+    fn new(settings: &StoreSettings, page: usize) -> std::io::Result<Self> {
         let mut values = Self {
             kept: Shared::anonymous(settings.buckets)?,
             of_process: Shared::anonymous(1)?,
@@ -76,8 +79,17 @@ impl Values {
             return Ok(values);
         };
         let process = Process::read(formats::of_all_values());
-        match shared::open(Path::new(path), settings.buckets, process) {
-            Ok(Opened { shared, note }) => {
+        let is_sound = |shared: &Shared| formats::are_sound(&mut Kept(shared), &settings.namespace);
+        let opened = shared::open(Path::new(path), settings.buckets, process, &is_sound);
+        let opened = opened.and_then(|Opened { shared, note }| {
+            shared.expect_pages(page);
+            let reserved = shared.reserve(settings.buckets);
+            let full = |error| format!("it cannot be made large enough for store.buckets: {error}");
+            reserved.map_err(full)?;
+            Ok((shared, note))
+        });
+        match opened {
+            Ok((shared, note)) => {
                 if let Some(note) = note {
                     log(LogLevel::Warn, &format!("store.file {path:?}: {note}"));
                 }
@@ -128,7 +140,27 @@ impl Values {
         }
     }
 
-    pub(crate) fn problem(&self) -> Option<&str> {
-        self.problem.as_deref()
+    /// Returns what is wrong with the file.
+    pub(crate) fn problem(&self) -> Option<String> {
+        if let (true, Some(path)) = (self.kept.is_full(), &self.file) {
+            return Some(format!(
+                "store.file {path:?} cannot grow, so new buckets and changes are not kept, and rules that need them \
+                 are decided by on_error: make room on the disk"
+            ));
+        }
+        self.problem.clone()
+    }
+}
+
+/// Values that are only read.
+struct Kept<'a>(&'a Shared);
+
+impl SharedData for Kept<'_> {
+    fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Cas>, StoreFailed> {
+        Ok(self.0.get(key, value))
+    }
+
+    fn set(&mut self, _: &[u8], _: &[u8], _: Cas) -> Result<Written, StoreFailed> {
+        Err(StoreFailed)
     }
 }

@@ -207,7 +207,7 @@ impl<'a> Attempt<'a> {
             Ok(Written::Done) => Some(Ok(*charge)),
             Ok(Written::Conflict) => None,
             // A refusal takes nothing, so the verdict stands. Only its count is lost.
-            Err(GaveUp::Conflicts) if is_refused(&charge.answer) => {
+            Err(GaveUp::Conflicts | GaveUp::Failed) if is_refused(&charge.answer) => {
                 stats.lost_counts = stats.lost_counts.saturating_add(1);
                 Some(Ok(*charge))
             }

@@ -15,6 +15,12 @@ use super::{Base, Bases, Edit, Origin, OverrideEdit, Record, RuleRecord};
 use crate::json::{carry, number, optional, text};
 
 impl Record {
+    /// Returns true if these bytes are a record that this build can read.
+    pub(crate) fn is_sound(bytes: &[u8]) -> bool {
+        let layout = Layout::read(bytes);
+        layout.is_some_and(|layout| Self::read(layout, None, &Bases::default()).is_some())
+    }
+
     /// Returns the record of a layout, or `None` if a part is damaged. Parts that `last` or `bases`
     /// contain are reused without reading. Rules that only a later build can read are preserved.
     pub(super) fn read(layout: Layout<'_>, last: Option<&Self>, bases: &Bases) -> Option<Self> {

@@ -8,7 +8,7 @@
 use std::fs;
 use std::path::Path;
 use std::process;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use loudou_store::page;
@@ -18,7 +18,7 @@ use super::{
     AREA_BYTES, AREAS_AT, BLOCK_HEAD, BOOT_AT, BUCKETS_AT, CREATING, END_AT, END_LOCK_AT,
     FORMAT_AT, Gauge, IS_CHANGING_AT, KEY_SIZE_AT, LINES_AT, LINES_START, LIST_BYTES, LISTS,
     LISTS_AT, LOCK_AT, MAGIC, MAGIC_AT, NEXT_AT, OPENED_AT, PROCESS_BYTES, PROCESSES, PROCESSES_AT,
-    REFERENCES, Shared, THREADS, UNIT, UNITS_AT, VALUE_SIZE_AT,
+    REFERENCES, Shared, THREADS, UNIT, UNITS_AT, VALUE_SIZE_AT, process_of,
 };
 use crate::clock;
 
@@ -52,11 +52,15 @@ impl Process {
 
     pub(super) fn of<'a>(format: u32, words: &(impl Iterator<Item = &'a str> + Clone)) -> Self {
         let option = |name: &str| -> Option<&'a str> {
-            let mut words = words.clone().skip_while(|word| !word.starts_with(name));
-            match words.next()?.strip_prefix(name)? {
-                "" => words.next(),
-                value => value.strip_prefix('='),
+            let mut words = words.clone();
+            while let Some(word) = words.next() {
+                match word.strip_prefix(name) {
+                    Some("") => return words.next(),
+                    Some(rest) if rest.starts_with('=') => return rest.get(1..),
+                    _ => {}
+                }
             }
+            None
         };
         let epoch = option("--restart-epoch").and_then(|epoch| epoch.parse().ok());
         Self {
@@ -82,8 +86,14 @@ pub(crate) struct Opened {
     pub(crate) note: Option<String>,
 }
 
-/// Opens the file at `path` for values of this many buckets, or creates it. Returns a sentence if it cannot be used.
-pub(crate) fn open(path: &Path, buckets: u32, process: Process) -> Result<Opened, String> {
+/// Opens the file at `path` for values of this many buckets, or creates it. Values of an earlier process are used if
+/// `is_sound` returns true for them. Returns a sentence if the file cannot be used.
+pub(crate) fn open(
+    path: &Path,
+    buckets: u32,
+    process: Process,
+    is_sound: &dyn Fn(&Shared) -> bool,
+) -> Result<Opened, String> {
     let region = Region::open(path).map_err(|error| error.to_string())?;
     let mut waits = 0..WAITS;
     while !region.claim(OPENING) {
@@ -95,12 +105,17 @@ pub(crate) fn open(path: &Path, buckets: u32, process: Process) -> Result<Opened
     while refusal(&region, process).is_some() && waits.next().is_some() {
         clock::sleep(PAUSE);
     }
-    let opened = open_alone(region, size, buckets, process)?;
+    let opened = open_alone(region, (size, buckets), process, is_sound)?;
     opened.shared.region.release(OPENING);
     Ok(opened)
 }
 
-fn open_alone(region: Region, size: u64, buckets: u32, process: Process) -> Result<Opened, String> {
+fn open_alone(
+    region: Region,
+    (size, buckets): (u64, u32),
+    process: Process,
+    is_sound: &dyn Fn(&Shared) -> bool,
+) -> Result<Opened, String> {
     if let Some(refusal) = refusal(&region, process) {
         return Err(refusal);
     }
@@ -125,7 +140,10 @@ fn open_alone(region: Region, size: u64, buckets: u32, process: Process) -> Resu
             if is_restart {
                 return Ok(Opened { shared, note: None });
             }
-            let Some(lost) = shared.recover() else {
+            let filled = shared.region.fill();
+            filled.map_err(|error| format!("the file has holes that cannot be filled: {error}"))?;
+            let lost = shared.recover().filter(|_| is_sound(&shared));
+            let Some(lost) = lost else {
                 let why = Some("its contents are damaged".to_owned());
                 return begin(shared.region, buckets, (process, shared.process), why);
             };
@@ -145,7 +163,7 @@ fn begin(
     why: Option<String>,
 ) -> Result<Opened, String> {
     let full = |error: std::io::Error| format!("the file cannot be made large enough: {error}");
-    region.clear().map_err(full)?;
+    region.clear(&CREATING.to_le_bytes()).map_err(full)?;
     let shared = Shared::create(region, buckets, number).map_err(full)?;
     let named = || {
         let region = &shared.region;
@@ -190,7 +208,6 @@ fn examine(region: &Region, size: u64, buckets: u32, process: Process) -> Examin
         Some(MAGIC) => {}
         // A process died while it created the file.
         Some(CREATING) => return Examined::New,
-        Some(0) if (0..size / 8).all(|word| number(word * 8) == Some(0)) => return Examined::New,
         _ => return Examined::Foreign,
     }
     let format = small(FORMAT_AT);
@@ -216,22 +233,15 @@ fn examine(region: &Region, size: u64, buckets: u32, process: Process) -> Examin
 /// Takes part in the use of a sound file.
 fn attach(region: Region, process: Process) -> Result<Shared, String> {
     let number = claim(&region)?;
-    let lines = region
-        .u32(LINES_AT)
-        .map_or(0, |lines| lines.load(Ordering::Relaxed));
-    let shared = Shared {
-        region,
-        process: number,
-        lines: lines.into(),
-        page_room: AtomicU32::new(0),
-    };
-    // The number may have been a dead process's, whose locks nobody may take for this process's.
-    let is_ready = || {
+    let ready = || {
+        let lines = region.u32(LINES_AT)?.load(Ordering::Relaxed);
+        let shared = Shared::new(region, number, lines.into())?;
+        // The number may have been a dead process's, whose locks nobody may take for this process's.
         shared.release_locks_of(number)?;
-        shared.introduce(process)
+        shared.introduce(process)?;
+        Some(shared)
     };
-    is_ready().ok_or("the file cannot be mapped")?;
-    Ok(shared)
+    ready().ok_or_else(|| "the file cannot be mapped".to_owned())
 }
 
 fn claim(region: &Region) -> Result<u32, String> {
@@ -291,7 +301,13 @@ impl Shared {
         for lock in self.all_locks() {
             let word = self.region.u32(lock)?;
             let thread = word.load(Ordering::Acquire);
-            if thread != 0 && (thread - 1) / THREADS == process {
+            if thread == 0 || process_of(thread) != process || thread == self.own()? {
+                continue;
+            }
+            // Another process may find the dead thread at the same moment.
+            let own = self.own()?;
+            let taken = word.compare_exchange(thread, own, Ordering::Acquire, Ordering::Relaxed);
+            if taken.is_ok() {
                 self.take_back(thread, lock);
                 word.store(0, Ordering::Release);
             }

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::process::{Resource, getrlimit};
 
 /// Sizes of the address range, in bytes. The next one is tried if the system refuses a range.
 const RESERVED: [u64; 4] = [1 << 36, 1 << 34, 1 << 32, 1 << 30];
@@ -28,6 +29,9 @@ const LOCKS: i64 = 1 << 40;
 #[derive(Debug)]
 pub(super) struct Region {
     base: NonNull<u8>,
+    /// Size of the address range, in bytes.
+    mapped: usize,
+    /// Largest size of the file, in bytes.
     reserved: u64,
     /// Number of bytes that may be accessed.
     length: AtomicU64,
@@ -79,6 +83,7 @@ impl Region {
                     };
                     return Ok(Self {
                         base,
+                        mapped: size,
                         reserved,
                         length: AtomicU64::new(0),
                         file,
@@ -89,6 +94,12 @@ impl Region {
             }
         }
         Err(refused)
+    }
+
+    /// Makes the file unable to grow, as on a full disk.
+    #[cfg(test)]
+    pub(super) fn fill_disk(&mut self) {
+        self.reserved = self.length.load(Ordering::Acquire);
     }
 
     /// Size of the file, in bytes.
@@ -104,7 +115,9 @@ impl Region {
 
     /// Makes the file at least `length` bytes long. The new bytes are zero.
     pub(super) fn grow(&self, length: u64) -> io::Result<()> {
-        if length > self.reserved {
+        // The system would end a process that makes a file larger than its limit.
+        let limit = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
+        if length > self.reserved || (self.is_kept && length > limit) {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         let size = self.size()?;
@@ -138,10 +151,20 @@ impl Region {
         (&self.file).flush()
     }
 
-    /// Empties the file, which no process may use.
-    pub(super) fn clear(&self) -> io::Result<()> {
+    /// Allocates the blocks of the file that it lacks, as a copy may.
+    pub(super) fn fill(&self) -> io::Result<()> {
+        let size = self.size()?;
+        match fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, size) {
+            Err(error) if error != rustix::io::Errno::OPNOTSUPP => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Empties the file, which no process may use, and writes its first bytes.
+    pub(super) fn clear(&self, first: &[u8]) -> io::Result<()> {
         self.length.store(0, Ordering::Release);
-        self.file.set_len(0)
+        self.file.set_len(0)?;
+        self.file.write_all_at(first, 0)
     }
 
     /// Locks a number for this process until it ends. Returns false if another open file has it.
@@ -240,10 +263,8 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        if let Ok(size) = usize::try_from(self.reserved) {
-            // SAFETY: the range was mapped by this region, and references into it end before it.
-            let _unmapped = unsafe { munmap(self.base.as_ptr().cast(), size) };
-        }
+        // SAFETY: the range was mapped by this region, and references into it end before it.
+        let _unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.mapped) };
     }
 }
 

@@ -50,7 +50,8 @@ fn opened(path: &Path, restart_epoch: u32) -> Result<(Shared, Option<String>), S
         restart_epoch,
         base_id: Some(3),
     };
-    open(path, 1_000, process).map(|opened| (opened.shared, opened.note))
+    let opened = open(path, 1_000, process, &|_| true);
+    opened.map(|opened| (opened.shared, opened.note))
 }
 
 #[test]
@@ -99,7 +100,7 @@ proptest! {
     #[test]
     fn it_behaves_as_envoys_shared_data(steps in prop::collection::vec(step(), 1..300), reopens in any::<bool>()) {
         let (_folder, path) = file("values");
-        let mut shared = open(&path, 1, Process::default()).expect("a file").shared;
+        let mut shared = open(&path, 1, Process::default(), &|_| true).expect("a file").shared;
         let mut model = MemoryStore::new();
         let (mut own, mut other) = (Vec::new(), Vec::new());
         for step in steps {
@@ -130,7 +131,7 @@ proptest! {
         }
         if reopens {
             drop(shared);
-            shared = open(&path, 1, Process::default()).expect("the file").shared;
+            shared = open(&path, 1, Process::default(), &|_| true).expect("the file").shared;
         }
         for (key, value) in model.iter() {
             prop_assert!(shared.get(key, &mut own).is_some());
@@ -254,7 +255,7 @@ fn a_file_in_another_state_begins_empty_or_is_left_alone() {
     let foreign = Err(
         "the file has other contents than buckets of Loudou; name another file, or remove this one",
     );
-    let cases: [(&Change, Result<Option<String>, &str>); 9] = [
+    let cases: [(&Change, Result<Option<String>, &str>); 10] = [
         (&|_| {}, Ok(None)),
         (&|bytes| bytes.clear(), Ok(None)),
         (
@@ -266,6 +267,7 @@ fn a_file_in_another_state_begins_empty_or_is_left_alone() {
             anew("the file is shorter than it was"),
         ),
         (&|bytes| bytes.fill(b'x'), foreign.clone()),
+        (&|bytes| bytes.fill(0), foreign.clone()),
         (&|bytes| *bytes = b"version: 1\n".to_vec(), foreign),
         (
             &|bytes| bytes[8] ^= 1,
@@ -307,6 +309,71 @@ fn a_file_in_another_state_begins_empty_or_is_left_alone() {
     let (folder, _) = file("values");
     assert!(opened(folder.path(), 0).is_err());
     assert!(opened(&folder.path().join("none").join("values"), 0).is_err());
+}
+
+/// What the file has room for goes on, and what it has no room for is refused and reported.
+#[test]
+fn a_full_disk_stops_new_values_only() {
+    let (_folder, path) = file("values");
+    let (mut shared, _) = opened(&path, 0).expect("a new file");
+    shared.expect_pages(900);
+    shared.reserve(1_000).expect("room");
+    shared.region.fill_disk();
+    let key = |number: u32| [b"ns:", &[KIND][..], &number.to_le_bytes()].concat();
+    let names = |number: u32| [b"ns:", &[NAMES_KIND][..], &number.to_le_bytes()].concat();
+    // A page and its names for each 16 buckets are sure of their room.
+    for number in 0..1_000_u32.div_ceil(16) {
+        assert_eq!(shared.set(&key(number), &[1; 900], 0), Some(Written::Done));
+        assert_eq!(
+            shared.set(&names(number), &[1; 400], 0),
+            Some(Written::Done)
+        );
+    }
+    assert!(!shared.is_full());
+    let more = (100..100_000).find(|number| shared.set(&key(*number), &[1; 900], 0).is_none());
+    assert!(more.is_some() && shared.is_full());
+    let patched = shared.patch(&key(0), &mut |value| Patch::of(value, 0..8));
+    assert!(patched, "a value in the file changes in place");
+    let mut value = Vec::new();
+    assert_eq!(shared.get(&key(0), &mut value), Some(2));
+}
+
+/// A process takes a lock of an earlier one with its number for the lock of a dead thread.
+#[test]
+fn a_number_that_is_given_out_again_is_another_process() {
+    let (_folder, path) = file("values");
+    let (first, _) = opened(&path, 0).expect("a new file");
+    let own = first.own().expect("a number");
+    assert!(first.is_alive(own));
+    drop(first);
+    let (second, _) = opened(&path, 0).expect("the file");
+    assert_ne!(second.own(), Some(own));
+    assert_eq!(process_of(own), second.process);
+    assert!(!second.is_alive(own));
+    let (third, _) = opened(&path, 1).expect("a hot restart");
+    assert!(!third.is_alive(own));
+    assert!(third.is_alive(second.own().expect("a number")));
+}
+
+/// Values that the caller cannot read are no longer used.
+#[test]
+fn values_that_are_not_sound_begin_empty() {
+    let (_folder, path) = file("values");
+    let (shared, _) = opened(&path, 0).expect("a new file");
+    shared.set(b"k", b"value", 0);
+    drop(shared);
+    let process = Process {
+        format: 7,
+        base_id: Some(3),
+        restart_epoch: 0,
+    };
+    let opened = open(&path, 1_000, process, &|shared| {
+        shared.get(b"k", &mut Vec::new()).is_none()
+    });
+    let opened = opened.expect("the file");
+    let why = "all buckets begin anew: its contents are damaged";
+    assert_eq!(opened.note.as_deref(), Some(why));
+    assert_eq!(opened.shared.get(b"k", &mut Vec::new()), None);
 }
 
 /// Random damage never makes a file that crashes, hangs, or has a value of another key.
@@ -514,7 +581,7 @@ fn not_below(seen: &[u64], shared: &Shared) -> Vec<u64> {
 #[test]
 fn the_command_line_says_who_restarts_whom() {
     let read = |line: &'static str| Process::of(1, &line.split(' '));
-    let first = read("envoy --base-id 7 -c x.yaml");
+    let first = read("envoy --base-id-path f --base-id 7 -c x.yaml");
     assert_eq!((first.restart_epoch, first.base_id), (0, Some(7)));
     let second = read("envoy --restart-epoch 1 --base-id=7");
     assert!(second.follows(0, 8), "base identifiers are stored plus one");
