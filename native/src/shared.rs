@@ -16,7 +16,7 @@
 //! A process may be killed at any instruction, and another process, or the next one, goes on with what
 //! it left. So each change takes effect with one store of one number. [`Shared::set`] writes the value
 //! into a free block, and then changes the reference. [`Shared::patch`] changes the value where it is,
-//! after it has noted the old bytes in its thread's area. Whoever finds the lock of a dead thread puts
+//! after it has noted the old bytes in its thread's area. The thread that finds the lock of a dead one puts
 //! them back. A lock has the number of its thread, and how often the number of its process was given
 //! out. The process is alive while it has the lock of its number in the file ([`Region::claim`]).
 //!

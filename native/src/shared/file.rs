@@ -179,7 +179,7 @@ fn begin(
         Some(())
     };
     named().ok_or("the file cannot be mapped")?;
-    let note = why.map(|why| format!("all buckets begin anew: {why}"));
+    let note = why.map(|why| format!("the file begins empty again: {why}"));
     Ok(Opened { shared, note })
 }
 

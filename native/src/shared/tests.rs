@@ -251,7 +251,7 @@ fn a_file_in_another_state_begins_empty_or_is_left_alone() {
         std::fs::write(path, &bytes).expect("a file");
         bytes
     };
-    let anew = |why: &str| Ok(Some(format!("all buckets begin anew: {why}")));
+    let empty = |why: &str| Ok(Some(format!("the file begins empty again: {why}")));
     let foreign = Err(
         "the file has other contents than buckets of Loudou; name another file, or remove this one",
     );
@@ -260,26 +260,26 @@ fn a_file_in_another_state_begins_empty_or_is_left_alone() {
         (&|bytes| bytes.clear(), Ok(None)),
         (
             &|bytes| bytes.truncate(1_000),
-            anew("the file is shorter than it was"),
+            empty("the file is shorter than it was"),
         ),
         (
             &|bytes| bytes.truncate(bytes.len() - (1 << 20)),
-            anew("the file is shorter than it was"),
+            empty("the file is shorter than it was"),
         ),
         (&|bytes| bytes.fill(b'x'), foreign.clone()),
         (&|bytes| bytes.fill(0), foreign.clone()),
         (&|bytes| *bytes = b"version: 1\n".to_vec(), foreign),
         (
             &|bytes| bytes[8] ^= 1,
-            anew("another version of Loudou wrote the file"),
+            empty("another version of Loudou wrote the file"),
         ),
         (
             &|bytes| bytes[32] ^= 1,
-            anew("the system was restarted since"),
+            empty("the system was restarted since"),
         ),
         (
             &|bytes| bytes[16] ^= 1,
-            anew("store.buckets was 1001 and is 1000"),
+            empty("store.buckets was 1001 and is 1000"),
         ),
     ];
     for (place, (change, expected)) in cases.into_iter().enumerate() {
@@ -371,7 +371,7 @@ fn values_that_are_not_sound_begin_empty() {
         shared.get(b"k", &mut Vec::new()).is_none()
     });
     let opened = opened.expect("the file");
-    let why = "all buckets begin anew: its contents are damaged";
+    let why = "the file begins empty again: its contents are damaged";
     assert_eq!(opened.note.as_deref(), Some(why));
     assert_eq!(opened.shared.get(b"k", &mut Vec::new()), None);
 }

@@ -151,7 +151,7 @@ fn by_network(
         }
         return restrict_networks(others, !is_counted_by_default, key);
     }
-    // The most specific network decides, so networks of other values matter if they are inside.
+    // nginx uses the value of the smallest network that contains the address, so networks of other values matter if they are inside.
     if networks.iter().any(|(_, value)| !is_listed(value)) && !listed.is_empty() {
         key.differences.push(
             "networks that nginx lists inside of others do not count as exceptions here".to_owned(),

@@ -37,7 +37,7 @@ pub fn unsupported_natively(document: &Value) -> Vec<Problem> {
 }
 
 /// Why a Wasm filter refuses `store.file`.
-pub const FILE_IN_WASM: &str = "a Wasm filter cannot write a file, so its buckets begin anew when Envoy restarts: use \
+pub const FILE_IN_WASM: &str = "a Wasm filter cannot write a file, so a restart of Envoy loses its buckets: use \
                                 the native module, or remove the field";
 
 /// Returns a problem for each field of a rule file that a Wasm filter cannot support.
