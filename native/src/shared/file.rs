@@ -216,14 +216,18 @@ fn examine(region: &Region, size: u64, buckets: u32, process: Process) -> Examin
     let start = LINES_START.saturating_add(lines.saturating_mul(UNIT));
     let is_booted = [BOOT_AT, BOOT_AT + 8].map(number) == boot().map(Some);
     let opened = number(OPENED_AT).unwrap_or(0);
-    let why = if format != format_of(process) {
+    let is_whole = lines > 0 && (start..=size).contains(&end) && end.is_multiple_of(UNIT);
+    let shorter = "the file is shorter than it was";
+    let why = if size < LINES_START {
+        shorter.to_owned()
+    } else if format != format_of(process) {
         "another version of Loudou wrote the file".to_owned()
     } else if !is_booted || opened > clock::now().get() {
         "the system was restarted since".to_owned()
     } else if small(BUCKETS_AT) != buckets {
         format!("store.buckets was {} and is {buckets}", small(BUCKETS_AT))
-    } else if lines == 0 || end < start || end > size || !end.is_multiple_of(UNIT) {
-        "the file is shorter than it was".to_owned()
+    } else if !is_whole {
+        shorter.to_owned()
     } else {
         return Examined::Usable;
     };

@@ -255,9 +255,13 @@ fn a_file_in_another_state_begins_empty_or_is_left_alone() {
     let foreign = Err(
         "the file has other contents than buckets of Loudou; name another file, or remove this one",
     );
-    let cases: [(&Change, Result<Option<String>, &str>); 10] = [
+    let cases: [(&Change, Result<Option<String>, &str>); 11] = [
         (&|_| {}, Ok(None)),
         (&|bytes| bytes.clear(), Ok(None)),
+        (
+            &|bytes| bytes.truncate(13),
+            empty("the file is shorter than it was"),
+        ),
         (
             &|bytes| bytes.truncate(1_000),
             empty("the file is shorter than it was"),
