@@ -4,10 +4,12 @@
 //! locations of all given Ingresses count, because a more specific path of another Ingress takes
 //! requests away.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use crate::conditions::escaped;
 use crate::locations::{
     Host, Key, Location, MAX_LOCATIONS, MAX_USES, Pattern, Server, Use, add_rules,
 };
@@ -29,14 +31,24 @@ const KEY: &str = "limit-conn-zone-variable";
 struct Ingress {
     uses: Vec<usize>,
     uses_regex: bool,
+    /// Target of `rewrite-target`, or empty.
+    rewrite: String,
 }
 
 /// Converts the Ingress objects.
 pub(crate) fn convert(objects: &[At], out: &mut Out) -> Result<(), Problem> {
     let objects: Vec<At> = objects.iter().flat_map(listed).collect();
     let (mut status, mut connection_status) = (503, 503);
+    let mut seen = None;
     for map in objects.iter().filter(|object| is(object, "ConfigMap")) {
         let data = map.get("data");
+        if data.get(STATUS).exists() || data.get(CONNECTION_STATUS).exists() {
+            if seen.is_some_and(|seen: &At| seen.get("data").value() != data.value()) {
+                let message = "several ConfigMaps set the status of refusals, and the last one counts here; give only the one of the controller";
+                out.note(&map.place(), message);
+            }
+            seen = Some(map);
+        }
         status = data.get(STATUS).number().unwrap_or(status);
         connection_status = data
             .get(CONNECTION_STATUS)
@@ -58,16 +70,26 @@ pub(crate) fn convert(objects: &[At], out: &mut Out) -> Result<(), Problem> {
     }
     let mut uses: Vec<Use> = Vec::new();
     let mut servers: BTreeMap<String, Vec<(Location, bool)>> = BTreeMap::new();
-    for object in objects.iter().filter(|object| is(object, "Ingress")) {
+    let mut ingresses: Vec<&At> = objects.iter().filter(|one| is(one, "Ingress")).collect();
+    ingresses.sort_by(|one, other| by_age(one, other));
+    for object in ingresses {
         let first = uses.len();
         let annotations = Annotations::of(object);
+        // The main Ingress of the path limits the requests of a canary.
+        if annotations.is_true("canary") {
+            annotations.canary(out);
+            continue;
+        }
         annotations.limits((status, connection_status), &mut uses, out);
-        let uses_regex = annotations.get("use-regex");
-        let uses_regex = uses_regex.is_some_and(|one| one.truth() == Some(true));
+        let rewrite = annotations.get("rewrite-target");
         let ingress = Ingress {
             uses: (first..uses.len()).collect(),
-            uses_regex: uses_regex || annotations.get("rewrite-target").is_some(),
+            uses_regex: annotations.is_true("use-regex"),
+            rewrite: rewrite.and_then(|one| one.text()).unwrap_or_default(),
         };
+        if !ingress.uses.is_empty() {
+            annotations.elsewhere(object, out);
+        }
         locations(object, &ingress, &mut servers);
     }
     if uses.is_empty() {
@@ -119,6 +141,24 @@ fn is(object: &At, kind: &str) -> bool {
     object.get("kind").str() == Some(kind)
 }
 
+/// Returns the order in which ingress-nginx reads two Ingresses: the older one first, and of equal
+/// ages the later name first. Ingresses without an age stay as they are.
+fn by_age(one: &At, other: &At) -> Ordering {
+    let of = |ingress: &At| {
+        let metadata = ingress.get("metadata");
+        let age = metadata.get("creationTimestamp").text()?;
+        Some((age, Annotations::of(ingress).ingress))
+    };
+    match (of(one), of(other)) {
+        (Some((age, name)), Some((other_age, other_name))) => {
+            age.cmp(&other_age).then_with(|| other_name.cmp(&name))
+        }
+        (Some(_), None) => Ordering::Less,
+        (None, Some(_)) => Ordering::Greater,
+        (None, None) => Ordering::Equal,
+    }
+}
+
 /// The annotations of an Ingress.
 struct Annotations {
     /// Namespace and name of the Ingress.
@@ -146,6 +186,55 @@ impl Annotations {
     fn get(&self, name: &str) -> Option<At> {
         let annotation = self.all.get(&format!("{PREFIX}{name}"));
         annotation.exists().then_some(annotation)
+    }
+
+    /// Returns true if an annotation is true in Go's words, as ingress-nginx reads it.
+    fn is_true(&self, name: &str) -> bool {
+        let text = self.get(name).and_then(|annotation| annotation.text());
+        text.is_some_and(|text| matches!(text.as_str(), "1" | "t" | "T" | "true" | "TRUE" | "True"))
+    }
+
+    /// Warns of the limits of a canary.
+    fn canary(&self, out: &mut Out) {
+        for name in ["limit-rps", "limit-rpm", "limit-connections"] {
+            if let Some(annotation) = self.get(name) {
+                let message = format!(
+                    "{}: ingress-nginx ignores the limits of a canary",
+                    self.original(name)
+                );
+                out.lost(&annotation.place(), &message);
+            }
+        }
+    }
+
+    /// Warns of requests that the paths of an Ingress do not contain.
+    fn elsewhere(&self, object: &At, out: &mut Out) {
+        let spec = object.get("spec");
+        let backend = spec.get("defaultBackend");
+        if backend.exists() && !spec.get("rules").items().is_empty() {
+            let message = format!(
+                "Ingress {}, defaultBackend: ingress-nginx also limits the other paths of its hosts, and the rule only limits its own paths",
+                self.ingress
+            );
+            out.note(&backend.place(), &message);
+        }
+        if let Some(alias) = self.get("server-alias") {
+            let message = format!(
+                "Ingress {}, server-alias: {}: the limits do not apply to these hosts",
+                self.ingress,
+                quoted(&alias.json())
+            );
+            out.lost(&alias.place(), &message);
+        }
+        let class = spec.get("ingressClassName");
+        if let Some(name) = class.str().filter(|name| !name.contains("nginx")) {
+            let message = format!(
+                "Ingress {}: its class is `{}`, and its limits only apply if this is a class of ingress-nginx",
+                self.ingress,
+                quoted(name)
+            );
+            out.note(&class.place(), &message);
+        }
     }
 
     /// Returns an annotation with the annotations that change it, in the source's words.
@@ -297,6 +386,7 @@ fn locations(
         }
         for path in paths {
             let text = path.get("path").text().unwrap_or_else(|| "/".to_owned());
+            let path_text = text.clone();
             let pattern = match path.get("pathType").str() {
                 Some("Exact") => Pattern::Exact(text),
                 // ingress-nginx writes a location for the path and one for the paths below it.
@@ -304,9 +394,12 @@ fn locations(
                 _ => Pattern::prefix(&text),
             };
             let uses = ingress.uses.clone();
-            // Of equal paths, the oldest Ingress wins, which is the first of a list.
+            // A path that is rewritten to itself stays as it is.
+            let is_rewritten = !ingress.rewrite.is_empty() && ingress.rewrite != path_text;
+            // Of equal paths, the oldest Ingress wins.
             if !server.iter().any(|(other, _)| other.pattern == pattern) {
-                server.push((Location { pattern, uses }, ingress.uses_regex));
+                let uses_regex = ingress.uses_regex || is_rewritten;
+                server.push((Location { pattern, uses }, uses_regex));
             }
         }
     }
@@ -347,7 +440,8 @@ fn server(host: &str, mut locations: Vec<(Location, bool)>) -> Server {
     }
     let hosts = match host.strip_prefix('*') {
         _ if host.is_empty() => Vec::new(),
-        Some(suffix) => vec![Host::Suffix(suffix.to_owned())],
+        // ingress-nginx lets the wildcard match one label.
+        Some(suffix) => vec![Host::Regex(format!("[0-9A-Za-z_-]+{}", escaped(suffix)))],
         None => vec![Host::Exact(host.to_owned())],
     };
     Server {

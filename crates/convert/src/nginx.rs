@@ -101,6 +101,8 @@ struct Level<'a> {
 struct Reader {
     /// Addresses that have a default server.
     listens: BTreeSet<String>,
+    /// Addresses for which a server is the default explicitly.
+    defaults: BTreeSet<String>,
     zones: BTreeMap<(bool, String), Zone>,
     servers: Vec<Server>,
     uses: Vec<Use>,
@@ -143,12 +145,16 @@ pub(crate) fn convert(texts: &[(Rc<str>, &str)], out: &mut Out) -> Result<(), Pr
     });
     let mut reader = Reader {
         listens: BTreeSet::new(),
+        defaults: BTreeSet::new(),
         zones: BTreeMap::new(),
         servers: Vec::new(),
         uses: Vec::new(),
     };
     visit(&all, &mut |directive| {
         reader.zone(directive, &variables, out);
+        if is_default(directive) {
+            reader.defaults.insert(address(directive.arg(0)));
+        }
     });
     let start = Level {
         request_status: 503,
@@ -172,6 +178,19 @@ fn is_of_interest(file: &str) -> bool {
     ]
     .iter()
     .any(|name| file.ends_with(name))
+}
+
+/// Returns true if a directive makes its server the default of an address.
+fn is_default(directive: &Directive) -> bool {
+    let mut args = directive.args.iter();
+    directive.name == "listen" && args.any(|arg| arg == "default_server" || arg == "default")
+}
+
+/// Returns the address of a `listen` in one form.
+fn address(listen: &str) -> String {
+    let port = listen.strip_prefix("*:");
+    let port = port.or_else(|| listen.strip_prefix("0.0.0.0:"));
+    port.unwrap_or(listen).to_owned()
 }
 
 /// Calls a function for each directive. The syntax bounds the recursion.
@@ -251,7 +270,7 @@ impl Reader {
     ) -> Result<(), Problem> {
         let level = inherit(directives, outer, out);
         let mut server = Server::default();
-        let mut listens: Vec<&str> = Vec::new();
+        let mut listens: BTreeSet<String> = BTreeSet::new();
         for directive in directives {
             match directive.name.as_str() {
                 "server_name" => {
@@ -259,19 +278,20 @@ impl Reader {
                         .hosts
                         .extend(directive.args.iter().flat_map(|name| hosts(name)));
                 }
-                "listen" => listens.push(directive.arg(0)),
+                "listen" => {
+                    listens.insert(address(directive.arg(0)));
+                }
                 _ => {}
             }
-            let is_default = |arg: &String| arg == "default_server" || arg == "default";
-            server.is_default |=
-                directive.name == "listen" && directive.args.iter().any(is_default);
+            server.is_default |= is_default(directive);
         }
         if listens.is_empty() {
-            listens.push("80");
+            listens.insert("80".to_owned());
         }
-        // The first server of an address is its default.
-        for listen in listens {
-            server.is_default |= self.listens.insert(listen.to_owned());
+        // The first server of an address is its default, unless another server is it explicitly.
+        for listen in &listens {
+            server.is_default |=
+                !self.defaults.contains(listen) && self.listens.insert(listen.clone());
         }
         self.locations(directives, &level, &mut server, out)?;
         let has_root = server
@@ -305,7 +325,13 @@ impl Reader {
     ) -> Result<(), Problem> {
         for directive in directives.iter().filter(|one| one.name == "location") {
             let level = inherit(directive.inner(), outer.clone(), out);
-            let pattern = match (directive.arg(0), directive.arg(1)) {
+            // nginx accepts a modifier without a space after it.
+            let first = directive.arg(0);
+            let joined = ["=", "^~", "~*", "~"].into_iter().find_map(|modifier| {
+                let rest = first.strip_prefix(modifier)?;
+                directive.arg(1).is_empty().then_some((modifier, rest))
+            });
+            let pattern = match joined.unwrap_or((first, directive.arg(1))) {
                 ("=", path) => Pattern::Exact(path.to_owned()),
                 ("^~", path) => Pattern::Prefix {
                     text: path.to_owned(),
@@ -494,10 +520,11 @@ fn inherit<'a>(directives: &'a [Directive], outer: Level<'a>, out: &mut Out) -> 
 
 /// Returns the hosts of a `server_name`.
 fn hosts(name: &str) -> Vec<Host> {
-    let name = name.to_ascii_lowercase();
+    // A regular expression keeps its case, because `\S` is not `\s`.
     if let Some(regex) = name.strip_prefix('~') {
         return vec![Host::Regex(whole(regex))];
     }
+    let name = name.to_ascii_lowercase();
     if let Some(domain) = name.strip_prefix("*.") {
         return vec![Host::Suffix(format!(".{domain}"))];
     }

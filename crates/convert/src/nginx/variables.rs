@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::syntax::Directive;
 use crate::conditions::{any_of, escaped, named, whole};
@@ -17,6 +17,8 @@ const MAX_MAPS: usize = 8;
 pub(super) struct Variables {
     blocks: BTreeMap<String, Directive>,
 }
+
+const NOBODY: &str = "no request has a key, so nginx limits nobody";
 
 /// A value that a map reads.
 enum Input {
@@ -96,14 +98,18 @@ impl Variables {
         let [counted] = keys.as_slice() else {
             return fail("its values are not one key and an empty text");
         };
-        // Entries with another answer than the default decide.
         let is_counted_by_default = !default.is_empty();
-        entries.retain(|(_, value)| value.is_empty() == is_counted_by_default);
         let source = map.arg(0);
         if let Some(geo) = self.blocks.get(source).filter(|block| block.name == "geo") {
+            if entries.iter().any(|(name, _)| name.starts_with('~')) {
+                return fail("regular expressions for the value of a `geo`");
+            }
+            entries.retain(|(_, value)| value.is_empty() == is_counted_by_default);
             by_network(geo, &entries, is_counted_by_default, key)?;
         } else if let Some(input) = input(source) {
-            add_test(&input, &entries, is_counted_by_default, key).or_else(|why| fail(&why))?;
+            let decides = |value: &str| value.is_empty() == is_counted_by_default;
+            by_value(&input, &entries, &decides, is_counted_by_default, key)
+                .or_else(|why| fail(&why))?;
         } else {
             return fail(&format!(
                 "the variable `{}` has no counterpart",
@@ -163,7 +169,11 @@ fn by_network(
 /// Excludes networks, or limits only them.
 fn restrict_networks(networks: Vec<String>, excludes: bool, key: &mut Key) -> Result<(), String> {
     if networks.is_empty() {
-        return Ok(());
+        return if excludes {
+            Ok(())
+        } else {
+            Err(NOBODY.to_owned())
+        };
     }
     if !excludes {
         key.conditions.source = networks;
@@ -173,33 +183,148 @@ fn restrict_networks(networks: Vec<String>, excludes: bool, key: &mut Key) -> Re
     Ok(())
 }
 
-/// Adds a test for the entries of a map.
-fn add_test(
+/// Adds the test of a map. Entries with another answer than the default decide. nginx looks for a
+/// text first, and then for regular expressions in the order of the file, so an entry with the
+/// default's answer can take values from an entry that decides.
+fn by_value(
     input: &Input,
     entries: &[(&str, &str)],
+    decides: &impl Fn(&str) -> bool,
     excludes: bool,
     key: &mut Key,
 ) -> Result<(), String> {
-    if entries.is_empty() {
-        return Ok(());
+    let is_regex = |name: &str| name.starts_with('~');
+    let mut deciding: Vec<&str> = Vec::new();
+    let mut others: Vec<&str> = Vec::new();
+    // Others before the first regular expression that decides.
+    let mut first = None;
+    let mut is_empty_deciding = false;
+    for (name, value) in entries {
+        // nginx tries no regular expression on an empty value.
+        if name.is_empty() || *name == "~^$" || *name == "~*^$" {
+            is_empty_deciding |= name.is_empty() && decides(value);
+        } else if !decides(value) {
+            others.push(name);
+        } else {
+            if is_regex(name) {
+                first.get_or_insert(others.len());
+                if others
+                    .iter()
+                    .skip(first.unwrap_or(0))
+                    .any(|name| is_regex(name))
+                {
+                    return Err("its regular expressions alternate between answers".to_owned());
+                }
+            }
+            deciding.push(name);
+        }
+    }
+    let before = first.unwrap_or(0);
+    let mut index = 0_usize;
+    // A text precedes all regular expressions, and a regular expression the later ones.
+    others.retain(|name| {
+        index = index.saturating_add(1);
+        first.is_some() && (!is_regex(name) || index <= before)
+    });
+    if others.iter().any(|name| is_regex(name)) && deciding.iter().any(|name| !is_regex(name)) {
+        return Err("texts and regular expressions with both answers".to_owned());
     }
     if let Input::Method = input {
-        let methods: Vec<String> = entries.iter().map(|(name, _)| (*name).to_owned()).collect();
-        if !excludes {
-            key.conditions.methods = methods;
-        } else if !key.conditions.exclude(json!({ "methods": methods })) {
-            return Err("two kinds of exceptions".to_owned());
+        if !others.is_empty() || deciding.iter().any(|name| is_regex(name)) {
+            return Err("regular expressions for methods".to_owned());
         }
-        return Ok(());
+        if deciding.is_empty() {
+            return restrict(None, excludes, key);
+        }
+        return restrict(Some(json!({ "methods": deciding })), excludes, key);
     }
+    let (field, name) = match input {
+        Input::Header(name) => ("headers", name.as_str()),
+        Input::Query(name) => ("query", name.as_str()),
+        Input::Cookie(name) => ("cookies", name.as_str()),
+        Input::Host | Input::Method => ("headers", ":authority"),
+    };
+    let is_host = matches!(input, Input::Host);
+    let mut tests = Map::new();
+    if !deciding.is_empty() {
+        tests.insert(field.to_owned(), json!([test(name, &deciding, is_host)]));
+        if !others.is_empty() {
+            let not = json!({ field: [test(name, &others, is_host)] });
+            tests.insert("not".to_owned(), not);
+        }
+    }
+    // A request always has a host.
+    if !is_empty_deciding || is_host {
+        let tests = (!tests.is_empty()).then_some(Value::Object(tests));
+        return restrict(tests, excludes, key);
+    }
+    key.differences.push(
+        "a value that is present but empty is not absent here, and nginx treats both alike"
+            .to_owned(),
+    );
+    let present = json!({ field: [named(name, "present", true)] });
+    if excludes {
+        restrict(Some(present), false, key)?;
+        return if tests.is_empty() {
+            Ok(())
+        } else {
+            restrict(Some(Value::Object(tests)), true, key)
+        };
+    }
+    if tests.is_empty() {
+        let absent = json!({ field: [named(name, "present", false)] });
+        return restrict(Some(absent), false, key);
+    }
+    // Absent, or the tests.
+    let not = json!({ field: [named(name, "present", true)], "not": tests });
+    restrict(Some(not), true, key)
+}
+
+/// Excludes the requests of a match, or limits only them.
+fn restrict(tests: Option<Value>, excludes: bool, key: &mut Key) -> Result<(), String> {
+    let tests = match tests {
+        Some(tests) => tests,
+        None if excludes => return Ok(()),
+        None => return Err(NOBODY.to_owned()),
+    };
+    let conditions = &mut key.conditions;
+    if excludes {
+        return if conditions.exclude(tests) {
+            Ok(())
+        } else {
+            Err("two kinds of exceptions".to_owned())
+        };
+    }
+    let Value::Object(fields) = tests else {
+        return Ok(());
+    };
+    for (field, value) in fields {
+        let list = value.as_array().cloned().unwrap_or_default();
+        match field.as_str() {
+            "methods" => {
+                let texts = list.iter().filter_map(Value::as_str);
+                conditions.methods = texts.map(str::to_owned).collect();
+            }
+            "query" => conditions.query.extend(list),
+            "cookies" => conditions.cookies.extend(list),
+            "headers" => conditions.headers.extend(list),
+            _ if conditions.exclude(value) => {}
+            _ => return Err("two kinds of exceptions".to_owned()),
+        }
+    }
+    Ok(())
+}
+
+/// Returns the test of a value against entries of a map.
+fn test(value: &str, entries: &[&str], is_host: bool) -> Value {
     let is_plain =
-        |name: &str| !name.starts_with('~') && !name.contains(|c: char| c.is_alphabetic());
-    let (test, value) = if entries.iter().all(|(name, _)| is_plain(name)) {
-        let texts: Vec<String> = entries.iter().map(|(name, _)| (*name).to_owned()).collect();
+        |name: &&str| !name.starts_with('~') && !name.contains(|c: char| c.is_alphabetic());
+    let (test, text) = if entries.iter().all(is_plain) {
+        let texts: Vec<String> = entries.iter().map(|name| (*name).to_owned()).collect();
         any_of(&texts)
     } else {
         // nginx ignores the case of texts, too.
-        let regexes = entries.iter().map(|(name, _)| {
+        let regexes = entries.iter().map(|name| {
             if let Some(regex) = name.strip_prefix("~*") {
                 format!("(?i:{})", whole(regex))
             } else if let Some(regex) = name.strip_prefix('~') {
@@ -211,7 +336,6 @@ fn add_test(
         let regexes: Vec<String> = regexes.collect();
         let regex = regexes.join("|");
         // Only `$host` has no port.
-        let is_host = matches!(input, Input::Host);
         let regex = if is_host {
             format!("(?:{regex})(?::[0-9]+)?")
         } else {
@@ -219,32 +343,16 @@ fn add_test(
         };
         ("regex", regex)
     };
-    let (field, name) = match input {
-        Input::Header(name) => ("headers", name.as_str()),
-        Input::Host => ("headers", ":authority"),
-        Input::Query(name) => ("query", name.as_str()),
-        Input::Cookie(name) => ("cookies", name.as_str()),
-        Input::Method => return Ok(()),
-    };
-    let test = named(name, test, value);
-    let conditions = &mut key.conditions;
-    if excludes {
-        if !conditions.exclude(json!({ field: [test] })) {
-            return Err("two kinds of exceptions".to_owned());
-        }
-        return Ok(());
-    }
-    match field {
-        "query" => conditions.query.push(test),
-        "cookies" => conditions.cookies.push(test),
-        _ => conditions.headers.push(test),
-    }
-    Ok(())
+    named(value, test, text)
 }
 
 /// Returns the value that a variable reads, if a match can test it.
 fn input(variable: &str) -> Option<Input> {
     let name = variable.strip_prefix('$')?;
+    // A text of several variables is no variable.
+    if name.contains(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
+        return None;
+    }
     Some(match name {
         "request_method" => Input::Method,
         "host" => Input::Host,

@@ -1,0 +1,224 @@
+//! Parts of nginx and ingress-nginx whose meaning is easily changed: each source with a text that
+//! its rules or warnings contain, and a text that they do not.
+#![cfg(test)]
+
+use loudou_check::{Content, check};
+use loudou_convert::{Source, convert};
+use loudou_rules::config;
+
+/// Returns the rules and warnings of files, without line breaks.
+fn converted(files: &[(&str, &str)]) -> String {
+    let sources: Vec<Source<'_>> = files
+        .iter()
+        .map(|(name, text)| Source {
+            name,
+            bytes: text.as_bytes(),
+        })
+        .collect();
+    let lines = |text: String| {
+        let words: Vec<&str> = text
+            .split_whitespace()
+            .filter(|word| *word != "#")
+            .collect();
+        words.join(" ")
+    };
+    match convert(&sources) {
+        Ok(converted) => {
+            for (report, content) in check(
+                "rules.yaml",
+                converted.text.as_bytes(),
+                config::preflight_advice,
+            ) {
+                let report = report.lines(&|_, text| text.to_owned());
+                assert!(matches!(content, Some(Content::Rules(..))), "{report}");
+            }
+            lines(converted.text)
+        }
+        Err(errors) => {
+            let errors: Vec<String> = errors.into_iter().map(|error| error.message).collect();
+            lines(errors.join(" "))
+        }
+    }
+}
+
+/// Fails unless the outcome of files contains a text and lacks another one.
+fn expect(files: &[(&str, &str)], contained: &str, lacked: &str) {
+    let all = converted(files);
+    assert!(all.contains(contained), "{files:?}\n{contained}\n{all}");
+    assert!(
+        lacked.is_empty() || !all.contains(lacked),
+        "{files:?}\n{lacked}\n{all}"
+    );
+}
+
+const ZONE: &str = "limit_req_zone $binary_remote_addr zone=g:1m rate=1r/s;";
+
+#[test]
+fn servers() {
+    for (text, contained, lacked) in [
+        (
+            "server { listen 80; server_name a.com; limit_req zone=g; }
+             server { listen *:80 default_server; server_name _; return 444; }",
+            "host: { exact: a.com }",
+            "",
+        ),
+        (
+            r"server { listen 80; } server { server_name ~^(?P<s>\S+)\.foo; limit_req zone=g; }",
+            r"(?P<s>\S+)",
+            "",
+        ),
+    ] {
+        expect(&[("a.conf", &format!("{ZONE}{text}"))], contained, lacked);
+    }
+}
+
+#[test]
+fn locations() {
+    for (text, contained, lacked) in [
+        ("location =/a { limit_req zone=g; }", "exact: /a", ""),
+        (r"location ~\.php$ { limit_req zone=g; }", r"'.*\.php'", ""),
+        (
+            r"location ~*\.php$ { limit_req zone=g; }",
+            r"(?i:.*\.php)",
+            "",
+        ),
+        ("location ^~/a/ { limit_req zone=g; }", "prefix: /a/", ""),
+    ] {
+        let text = format!("{ZONE} server {{ {text} }}");
+        expect(&[("a.conf", &text)], contained, lacked);
+    }
+}
+
+#[test]
+fn maps() {
+    for (blocks, contained, lacked) in [
+        (
+            r#"map $http_user_agent $k { default ""; "~*googlebot" ""; "~*bot" $host; }"#,
+            r#"headers: [ { name: user-agent, regex: "(?i:.*bot.*)" } ] not: { headers: [ { name: user-agent, regex: "(?i:.*googlebot.*)" } ] }"#,
+            "",
+        ),
+        (
+            r#"map $http_a $k { default ""; ~b $host; ~c ""; ~d $host; }"#,
+            "alternate between answers",
+            "",
+        ),
+        (
+            r#"map $http_a $k { default ""; "" $host; }"#,
+            "{ name: a, present: false }",
+            "",
+        ),
+        (
+            r#"map $http_a $k { default $host; "" ""; }"#,
+            "{ name: a, present: true }",
+            "",
+        ),
+        (
+            r#"map $http_a $k { default ""; "" $host; "b" $host; }"#,
+            r#"not: { headers: [ { name: a, present: true } ], not: { headers: [ { name: a, regex: "(?i:b)" } ] } }"#,
+            "",
+        ),
+        (
+            r#"map $request_method $k { default $host; GET ""; "" ""; }"#,
+            "not: { methods: [ GET ] }",
+            "",
+        ),
+        (
+            r#"geo $l { default 0; } map $l $k { 0 ""; 1 $host; }"#,
+            "nginx limits nobody",
+            "",
+        ),
+        (
+            r#"geo $l { default 0; } map $l $k { default $host; 0 ""; }"#,
+            "nginx limits nobody",
+            "",
+        ),
+        (
+            r#"map $http_x_a$http_x_b $k { default ""; a $host; }"#,
+            "has no counterpart",
+            "",
+        ),
+    ] {
+        let text = format!(
+            "{blocks} limit_req_zone $k zone=k:1m rate=1r/s; server {{ limit_req zone=k; }}"
+        );
+        expect(&[("a.conf", &text)], contained, lacked);
+    }
+}
+
+/// Returns an Ingress with annotations, and other fields of its metadata and its specification.
+fn ingress(name: &str, metadata: &str, annotations: &str, spec: &str, path: &str) -> String {
+    let annotations: String = annotations
+        .split_terminator(", ")
+        .map(|one| format!("nginx.ingress.kubernetes.io/{one}, "))
+        .collect();
+    format!(
+        "kind: Ingress\napiVersion: networking.k8s.io/v1\n\
+         metadata: {{ name: {name}, {metadata} annotations: {{ {annotations} }} }}\n\
+         spec: {{ {spec} rules: [ {{ host: \"*.a.com\", http: {{ paths: [ {{ path: \"{path}\", pathType: Prefix }} ] }} }} ] }}\n---\n"
+    )
+}
+
+#[test]
+fn ingresses() {
+    let limit = "limit-rps: \"1\"";
+    let age = |year: u16| format!("creationTimestamp: \"{year}-01-01T00:00:00Z\",");
+    let fast = |metadata: &str| ingress("fast", metadata, "limit-rps: \"100\"", "", "/a");
+    let slow = |metadata: &str| ingress("slow", metadata, limit, "", "/a");
+    for (text, contained, lacked) in [
+        (
+            ingress("b", "", "canary: \"true\", limit-rps: \"1\"", "", "/a") + &fast(""),
+            "rate: 100/s",
+            "rate: 1/s",
+        ),
+        (
+            slow(&age(2025)) + &fast(&age(2024)),
+            "rate: 100/s",
+            "rate: 1/s",
+        ),
+        (
+            slow(&age(2024)) + &fast(&age(2024)),
+            "rate: 1/s",
+            "rate: 100/s",
+        ),
+        (
+            ingress("b", "", limit, "defaultBackend: { service: {} },", "/a"),
+            "also limits the other paths of its hosts",
+            "",
+        ),
+        (
+            ingress(
+                "b",
+                "",
+                "limit-rps: \"1\", server-alias: \"b.com\"",
+                "",
+                "/a",
+            ),
+            "not converted: Ingress b, server-alias",
+            "",
+        ),
+        (
+            ingress("b", "", limit, "ingressClassName: traefik,", "/a"),
+            "its class is `traefik`",
+            "",
+        ),
+        (
+            ingress(
+                "b",
+                "",
+                "limit-rps: \"1\", use-regex: \"True\"",
+                "",
+                "/v[0-9]+",
+            ),
+            "(?i:/v[0-9]+.*)",
+            "",
+        ),
+        (
+            ingress("b", "", "rewrite-target: /", "", "/") + &fast(""),
+            "path: { prefix: /a }",
+            "",
+        ),
+        (slow(""), r"[0-9A-Za-z_-]+\.a\.com", ""),
+    ] {
+        expect(&[("a.yaml", &text)], contained, lacked);
+    }
+}
