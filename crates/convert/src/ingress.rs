@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::conditions::escaped;
 use crate::locations::{
     Host, Key, Location, MAX_LOCATIONS, MAX_USES, Pattern, Server, Use, add_rules,
 };
@@ -441,7 +440,7 @@ fn server(host: &str, mut locations: Vec<(Location, bool)>) -> Server {
     let hosts = match host.strip_prefix('*') {
         _ if host.is_empty() => Vec::new(),
         // ingress-nginx lets the wildcard match one label.
-        Some(suffix) => vec![Host::Regex(format!("[0-9A-Za-z_-]+{}", escaped(suffix)))],
+        Some(suffix) => vec![Host::Label(suffix.to_owned())],
         None => vec![Host::Exact(host.to_owned())],
     };
     Server {

@@ -11,6 +11,8 @@ use crate::out::{Out, Place, Rule, quoted};
 
 /// Maximum number of locations of a server.
 pub(crate) const MAX_LOCATIONS: usize = 1_000;
+/// Maximum number of servers, and of their names.
+pub(crate) const MAX_SERVERS: usize = 1_000;
 /// Maximum number of different limits.
 pub(crate) const MAX_USES: usize = 512;
 /// Maximum nesting of `not` in a match.
@@ -119,7 +121,7 @@ impl Pattern {
 }
 
 /// A location, with the limits that apply in it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Location {
     pub(crate) pattern: Pattern,
     /// Indices of uses.
@@ -134,6 +136,9 @@ pub(crate) enum Host {
     Suffix(String),
     /// All hosts that start with this text, such as `www.`.
     Prefix(String),
+    /// All hosts with one label before this text. nginx has no such name: ingress-nginx writes a
+    /// regular expression.
+    Label(String),
     /// A regular expression that matches whole hosts.
     Regex(String),
 }
@@ -144,7 +149,24 @@ impl Host {
             Self::Exact(text) => Some(json!({ "exact": text })),
             Self::Suffix(text) => Some(json!({ "suffix": text })),
             Self::Prefix(text) => Some(json!({ "prefix": text })),
-            Self::Regex(_) => None,
+            Self::Label(_) | Self::Regex(_) => None,
+        }
+    }
+
+    /// Returns true if nginx prefers this name to another one, and a host can have both.
+    fn takes_from(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Exact(name), Self::Suffix(suffix)) => name.ends_with(suffix.as_str()),
+            (Self::Exact(name), Self::Prefix(prefix)) => name.starts_with(prefix.as_str()),
+            (Self::Suffix(one), Self::Suffix(other)) => one != other && one.ends_with(other),
+            (Self::Prefix(one), Self::Prefix(other)) => one != other && one.starts_with(other),
+            (Self::Exact(name), Self::Label(suffix)) => name
+                .strip_suffix(suffix.as_str())
+                .is_some_and(|label| !label.contains('.')),
+            (Self::Suffix(_), Self::Prefix(_))
+            | (Self::Suffix(_) | Self::Prefix(_), Self::Label(_))
+            | (Self::Exact(_) | Self::Suffix(_) | Self::Prefix(_), Self::Regex(_)) => true,
+            _ => false,
         }
     }
 
@@ -153,6 +175,7 @@ impl Host {
             Self::Exact(text) => escaped(text),
             Self::Suffix(text) => format!(".*{}", escaped(text)),
             Self::Prefix(text) => format!("{}.*", escaped(text)),
+            Self::Label(text) => format!("[0-9a-z_-]+{}", escaped(text)),
             Self::Regex(regex) => regex.clone(),
         }
     }
@@ -391,11 +414,14 @@ fn add_rule(
     }
     if !is_exact_host {
         rule.differs(
-            "the rule also applies to the hosts of other servers, because a match has only one `not`",
+            "the rule also applies to hosts of other servers, because its `match` cannot exclude them",
         );
     }
     out.add(rule);
 }
+
+/// A name of a server, with its place among all names.
+type Name<'a> = (usize, &'a Host);
 
 /// Adds the condition for the hosts of some servers. Returns false if a host of another server
 /// matches as well.
@@ -403,39 +429,66 @@ fn hosts(servers: &[Server], mine: &[usize], conditions: &mut Conditions) -> boo
     if mine.len() == servers.len() {
         return true;
     }
-    let names = |is_mine: bool| {
-        let servers = servers.iter().enumerate();
-        let servers = servers.filter(move |(index, _)| mine.contains(index) == is_mine);
-        servers.flat_map(|(_, server)| &server.hosts)
-    };
-    let is_default = |index: &usize| servers.get(*index).is_some_and(|server| server.is_default);
-    if mine.iter().any(is_default) {
-        let own: Vec<&Host> = names(true).collect();
-        let others: Vec<&Host> = names(false).filter(|host| !own.contains(host)).collect();
-        return match others.as_slice() {
-            [] => true,
-            [host] if host.test().is_some() => conditions.exclude(json!({ "host": host.test() })),
-            others => conditions.exclude(json!({ "headers": [authority(others)] })),
-        };
+    let names = servers.iter().enumerate();
+    let names = names.flat_map(|(server, one)| {
+        let is_mine = mine.contains(&server);
+        one.hosts.iter().map(move |host| (is_mine, host))
+    });
+    let (mut own, mut others): (Vec<Name<'_>>, Vec<Name<'_>>) = (Vec::new(), Vec::new());
+    for (place, (is_mine, host)) in names.enumerate() {
+        if is_mine {
+            own.push((place, host));
+        } else {
+            others.push((place, host));
+        }
     }
-    let own: Vec<&Host> = names(true).collect();
-    host_conditions(&own, conditions);
-    // nginx prefers an exact name to a wildcard.
-    let is_wider = |host: &&Host, name: &str| match host {
-        Host::Suffix(suffix) => name.ends_with(suffix.as_str()),
-        Host::Prefix(prefix) => name.starts_with(prefix.as_str()),
-        Host::Exact(_) | Host::Regex(_) => false,
-    };
-    let inner: Vec<&Host> = names(false)
-        .filter(|other| match other {
-            Host::Exact(name) => own.iter().any(|host| is_wider(host, name)),
-            _ => false,
-        })
+    others.retain(|(_, host)| !own.iter().any(|(_, one)| one == host));
+    let is_default = |index: &usize| servers.get(*index).is_some_and(|server| server.is_default);
+    if !mine.iter().any(is_default) {
+        host_conditions(&hosts_of(&own), conditions);
+        others.retain(|other| own.iter().any(|host| takes_from(*other, *host)));
+    }
+    // Own names inside of the excluded ones, and names of others inside of those.
+    let inner: Vec<Name<'_>> = own
+        .iter()
+        .filter(|host| others.iter().any(|other| takes_from(**host, *other)))
+        .copied()
         .collect();
-    match inner.as_slice() {
-        [] => true,
-        [host] => conditions.exclude(json!({ "host": host.test() })),
-        inner => conditions.exclude(json!({ "headers": [authority(inner)] })),
+    let is_deeper = |host: &Name<'_>| others.iter().any(|other| takes_from(*other, *host));
+    let is_exact = !inner.iter().any(is_deeper);
+    let (others, inner) = (hosts_of(&others), hosts_of(&inner));
+    let mut excluded = match others.as_slice() {
+        [] => return true,
+        [host] if host.test().is_some() => json!({ "host": host.test() }),
+        others => json!({ "headers": [authority(others)] }),
+    };
+    if let (Some(fields), false) = (excluded.as_object_mut(), inner.is_empty()) {
+        fields.insert("not".to_owned(), json!({ "headers": [authority(&inner)] }));
+    }
+    is_exact && !is_too_long(&excluded) && conditions.exclude(excluded)
+}
+
+/// Returns true if nginx prefers a host to another one.
+fn takes_from((place, host): Name<'_>, (other_place, other): Name<'_>) -> bool {
+    match (host, other) {
+        (Host::Regex(_), Host::Regex(_)) => place < other_place,
+        _ => host.takes_from(other),
+    }
+}
+
+fn hosts_of<'a>(names: &[Name<'a>]) -> Vec<&'a Host> {
+    names.iter().map(|(_, host)| *host).collect()
+}
+
+/// Returns true if a match contains a regular expression that is too long for a rule file.
+fn is_too_long(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => fields.iter().any(|(name, value)| {
+            let text = value.as_str().filter(|_| name == "regex");
+            text.is_some_and(|text| text.len() > MAX_REGEX) || is_too_long(value)
+        }),
+        Value::Array(items) => items.iter().any(is_too_long),
+        _ => false,
     }
 }
 
@@ -459,6 +512,10 @@ fn authority(hosts: &[&Host]) -> Value {
 fn regions(servers: &[Server], index: usize) -> Vec<Region> {
     let mut regions: Vec<Region> = Vec::new();
     for (number, server) in servers.iter().enumerate() {
+        // nginx sends it no request.
+        if server.hosts.is_empty() && !server.is_default {
+            continue;
+        }
         let Some(path) = paths(server, index) else {
             continue;
         };

@@ -9,15 +9,16 @@ use std::rc::Rc;
 
 use serde_json::{Value, json};
 
-use crate::conditions::whole;
+use crate::conditions::{escaped, whole};
 use crate::locations::{
-    Host, Key, Location, MAX_LOCATIONS, MAX_USES, Pattern, Server, Use, add_rules,
+    Host, Key, Location, MAX_LOCATIONS, MAX_SERVERS, MAX_USES, Pattern, Server, Use, add_rules,
 };
 use crate::number::Nginx;
 use crate::out::{Out, Place, Problem, quoted};
 use syntax::Directive;
 use variables::Variables;
 
+mod include;
 mod syntax;
 mod variables;
 
@@ -105,21 +106,33 @@ struct Reader {
     defaults: BTreeSet<String>,
     zones: BTreeMap<(bool, String), Zone>,
     servers: Vec<Server>,
+    /// Number of the servers' names.
+    names: usize,
+    /// Place and addresses of each server.
+    origins: Vec<Origin>,
     uses: Vec<Use>,
+}
+
+struct Origin {
+    place: Place,
+    listens: BTreeSet<String>,
+    /// True if it answers all requests itself, before nginx looks at limits.
+    returns: bool,
 }
 
 /// Converts the texts, which belong to one nginx.
 pub(crate) fn convert(texts: &[(Rc<str>, &str)], out: &mut Out) -> Result<(), Problem> {
-    let mut all = Vec::new();
+    let mut files = Vec::new();
     for (file, text) in texts {
-        all.extend(syntax::read(file, text)?);
+        files.push((Rc::clone(file), syntax::read(file, text)?));
     }
+    let all = include::resolve(&files, out)?;
     let mut variables = Variables::default();
     visit(&all, &mut |directive| match directive.name.as_str() {
         "map" | "geo" => variables.define(directive),
         "include" if is_of_interest(directive.arg(0)) => {
             let message = format!(
-                "`{}` is not read; if limits are in it, name it as another FILE",
+                "`{}` is not read; if limits are in it, name it as another FILE, with the same folder",
                 quoted(&directive.text())
             );
             out.note(&directive.place, &message);
@@ -148,6 +161,8 @@ pub(crate) fn convert(texts: &[(Rc<str>, &str)], out: &mut Out) -> Result<(), Pr
         defaults: BTreeSet::new(),
         zones: BTreeMap::new(),
         servers: Vec::new(),
+        origins: Vec::new(),
+        names: 0,
         uses: Vec::new(),
     };
     visit(&all, &mut |directive| {
@@ -162,6 +177,7 @@ pub(crate) fn convert(texts: &[(Rc<str>, &str)], out: &mut Out) -> Result<(), Pr
         ..Level::default()
     };
     reader.http(&all, start, out)?;
+    reader.compare_servers(out);
     add_rules(&reader.servers, &reader.uses, out);
     Ok(())
 }
@@ -240,7 +256,7 @@ impl Reader {
         out: &mut Out,
     ) -> Result<(), Problem> {
         let level = inherit(directives, outer, out);
-        let mut rest = false;
+        let mut rest = None;
         for directive in directives {
             match directive.name.as_str() {
                 "http" => self.http(directive.inner(), level.clone(), out)?,
@@ -248,14 +264,29 @@ impl Reader {
                     self.server(directive.inner(), level.clone(), &directive.place, out)?;
                 }
                 // A file that a server includes.
-                "location" => rest = true,
+                "location" => {
+                    rest.get_or_insert_with(|| directive.place.clone());
+                }
                 _ => {}
             }
         }
-        if rest {
-            let place = directives.first().map(|directive| directive.place.clone());
-            if let Some(place) = place {
-                self.server(directives, level, &place, out)?;
+        if let Some(place) = rest {
+            out.note(
+                &place,
+                "a location outside of a server: its limits apply to all hosts here that no server names, and the \
+                 limits of its server are missing; name the file that includes it, too",
+            );
+            self.server(directives, level, &place, out)?;
+            if let Some(server) = self.servers.last_mut() {
+                server.is_default = true;
+            }
+        } else if !directives
+            .iter()
+            .any(|one| one.name == "server" || one.name == "http")
+        {
+            for directive in directives.iter().filter(|one| is_setting(one)) {
+                let message = format!("{}: no server is at its level", quoted(&directive.text()));
+                out.lost(&directive.place, &message);
             }
         }
         Ok(())
@@ -269,6 +300,7 @@ impl Reader {
         out: &mut Out,
     ) -> Result<(), Problem> {
         let level = inherit(directives, outer, out);
+        let returns = returns(directives);
         let mut server = Server::default();
         let mut listens: BTreeSet<String> = BTreeSet::new();
         for directive in directives {
@@ -293,45 +325,78 @@ impl Reader {
             server.is_default |=
                 !self.defaults.contains(listen) && self.listens.insert(listen.clone());
         }
-        self.locations(directives, &level, &mut server, out)?;
+        let mut paths: Vec<&str> = Vec::new();
+        let mut many = 0_usize;
+        visit(directives, &mut |directive| {
+            if directive.name == "location" {
+                many = many.saturating_add(1);
+                paths.extend(prefix_of(directive));
+            }
+        });
+        self.names = self.names.saturating_add(server.hosts.len());
+        let is_full = self.servers.len() >= MAX_SERVERS || self.names > MAX_SERVERS;
+        if many > MAX_LOCATIONS || is_full {
+            let message = format!(
+                "more than {MAX_LOCATIONS} locations in a server, or more than {MAX_SERVERS} servers or names of servers"
+            );
+            return Err(Problem::error(place.clone(), &message));
+        }
+        if !returns {
+            let scope = Scope {
+                level: &level,
+                parent: None,
+                uses: &[],
+                has_regex: directives.iter().any(|directive| {
+                    directive.name == "location" && path_of(directive).0.starts_with('~')
+                }),
+                paths: &paths,
+            };
+            self.locations(directives, &scope, &mut server, out)?;
+        }
         let has_root = server
             .locations
             .iter()
             .any(|location| location.pattern == Pattern::prefix("/"));
         if !has_root {
-            let uses = self.uses(&level, out);
+            let uses = if returns {
+                Vec::new()
+            } else {
+                self.uses(&level, out)
+            };
             server.locations.push(Location {
                 pattern: Pattern::prefix("/"),
                 uses,
             });
         }
-        if server.locations.len() > MAX_LOCATIONS || self.uses.len() > MAX_USES {
-            let message = format!(
-                "more than {MAX_LOCATIONS} locations in a server, or more than {MAX_USES} limits"
-            );
-            return Err(Problem::error(place.clone(), &message));
+        if self.uses.len() > MAX_USES {
+            return Err(Problem::error(
+                place.clone(),
+                &format!("more than {MAX_USES} limits"),
+            ));
         }
         self.servers.push(server);
+        self.origins.push(Origin {
+            place: place.clone(),
+            listens,
+            returns,
+        });
         Ok(())
     }
 
-    /// Adds the locations of a server or location.
+    /// Adds the locations of a server or location. Returns how many of them nginx tries before the
+    /// regular expressions of outer levels.
     fn locations<'a>(
         &mut self,
         directives: &'a [Directive],
-        outer: &Level<'a>,
+        scope: &Scope<'_, 'a>,
         server: &mut Server,
         out: &mut Out,
-    ) -> Result<(), Problem> {
+    ) -> Result<usize, Problem> {
+        let mut front = 0_usize;
         for directive in directives.iter().filter(|one| one.name == "location") {
-            let level = inherit(directive.inner(), outer.clone(), out);
-            // nginx accepts a modifier without a space after it.
-            let first = directive.arg(0);
-            let joined = ["=", "^~", "~*", "~"].into_iter().find_map(|modifier| {
-                let rest = first.strip_prefix(modifier)?;
-                directive.arg(1).is_empty().then_some((modifier, rest))
-            });
-            let pattern = match joined.unwrap_or((first, directive.arg(1))) {
+            let level = inherit(directive.inner(), scope.level.clone(), out);
+            let (modifier, path) = path_of(directive);
+            let pattern = match (modifier, path) {
                 ("=", path) => Pattern::Exact(path.to_owned()),
                 ("^~", path) => Pattern::Prefix {
                     text: path.to_owned(),
@@ -343,11 +408,96 @@ impl Reader {
                 (name, "") if name.starts_with('@') => continue,
                 (path, _) => Pattern::prefix(path),
             };
-            let uses = self.uses(&level, out);
-            server.locations.push(Location { pattern, uses });
-            self.locations(directive.inner(), &level, server, out)?;
+            if modifier.starts_with('~') && has_look_around(path) {
+                let message = format!(
+                    "{}: look-around and back-references have no counterpart, so each rule of this server is lost that needs this path",
+                    quoted(&directive.text())
+                );
+                out.note(&directive.place, &message);
+            }
+            // A `return` ends a request before nginx looks at limits.
+            let uses = if returns(directive.inner()) {
+                Vec::new()
+            } else {
+                self.uses(&level, out)
+            };
+            let own = uses.clone();
+            if let Some(parent) = scope.parent
+                && (modifier.starts_with('~') || path_of(parent).0.starts_with('~'))
+            {
+                let nested = nested(directive, parent, scope.paths);
+                match nested {
+                    // nginx tries it before the regular expressions of outer levels.
+                    Some(pattern) => {
+                        server.locations.insert(front, Location { pattern, uses });
+                        front = front.saturating_add(1);
+                    }
+                    None if uses == scope.uses && !scope.has_regex => {}
+                    None => {
+                        let message = format!(
+                            "{} in {}: its requests have the limits of other locations here",
+                            quoted(&directive.text()),
+                            quoted(&parent.text())
+                        );
+                        out.lost(&directive.place, &message);
+                    }
+                }
+            } else {
+                server.locations.push(Location { pattern, uses });
+            }
+            let inner = Scope {
+                level: &level,
+                parent: Some(directive),
+                uses: &own,
+                // No regular expression takes requests from such a prefix.
+                has_regex: scope.has_regex && modifier != "^~",
+                paths: scope.paths,
+            };
+            let more = self.locations(directive.inner(), &inner, server, out)?;
+            front = front.saturating_add(more);
         }
-        Ok(())
+        Ok(front)
+    }
+
+    /// Warns of servers that only differ in their port, which a match cannot test. Such a server
+    /// that limits nothing is left out.
+    fn compare_servers(&mut self, out: &mut Out) {
+        let all = || self.servers.iter().zip(&self.origins);
+        let mut kept = Vec::new();
+        for (index, (server, origin)) in all().enumerate() {
+            let mut is_kept = true;
+            for (number, (other, other_origin)) in all().enumerate() {
+                let is_shared = |host: &Host| other.hosts.contains(host);
+                let overlaps =
+                    server.hosts.iter().any(is_shared) || server.is_default && other.is_default;
+                if number == index
+                    || !overlaps
+                    || origin.listens == other_origin.listens
+                    || server.locations == other.locations
+                {
+                    continue;
+                }
+                if number < index {
+                    let message = format!(
+                        "this server and the one at {} have the same hosts on different ports, which a match cannot tell apart: \
+                         limits of either also apply to requests of the other",
+                        other_origin.place
+                    );
+                    out.note(&origin.place, &message);
+                }
+                let is_covered = server.hosts.iter().all(is_shared);
+                if origin.returns
+                    && !other_origin.returns
+                    && is_covered
+                    && (other.is_default || !server.is_default)
+                {
+                    is_kept = false;
+                }
+            }
+            kept.push(is_kept);
+        }
+        let mut kept = kept.into_iter();
+        self.servers.retain(|_| kept.next().unwrap_or(true));
     }
 
     /// Returns the uses of a level, each of which exists once.
@@ -454,6 +604,92 @@ impl Reader {
             differences: vec![LEASE.to_owned()],
         })
     }
+}
+
+/// The level around locations.
+struct Scope<'s, 'a> {
+    level: &'s Level<'a>,
+    parent: Option<&'a Directive>,
+    /// Limits of the parent.
+    uses: &'s [usize],
+    /// True if regular expressions of an outer level can take requests away.
+    has_regex: bool,
+    /// All prefixes of the server.
+    paths: &'s [&'a str],
+}
+
+/// Returns the modifier of a location, and its path or regular expression. nginx accepts a modifier
+/// without a space after it. Without a modifier, the path is first.
+fn path_of(location: &Directive) -> (&str, &str) {
+    let (first, second) = (location.arg(0), location.arg(1));
+    let joined = ["=", "^~", "~*", "~"].into_iter().find_map(|modifier| {
+        let rest = first.strip_prefix(modifier)?;
+        second.is_empty().then_some((modifier, rest))
+    });
+    joined.unwrap_or((first, second))
+}
+
+/// Returns the text of a location that is a prefix.
+fn prefix_of(location: &Directive) -> Option<&str> {
+    match path_of(location) {
+        ("^~", path) | (path, "") => Some(path),
+        _ => None,
+    }
+}
+
+/// Returns the pattern of a regular expression in a prefix, which only applies to the paths of the
+/// prefix. `None` if a pattern cannot express it.
+fn nested(location: &Directive, parent: &Directive, paths: &[&str]) -> Option<Pattern> {
+    let (modifier, regex) = path_of(location);
+    let (outer, "") = path_of(parent) else {
+        return None;
+    };
+    let mut own = 0_usize;
+    visit(parent.inner(), &mut |inner| {
+        let is_location = inner.name == "location";
+        own = own.saturating_add(usize::from(is_location && prefix_of(inner).is_some()));
+    });
+    let inside = |path: &&&str| path.starts_with(outer) && **path != outer;
+    // Another prefix takes paths away.
+    if paths.iter().filter(inside).count() > own {
+        return None;
+    }
+    let ignores_case = modifier == "~*";
+    if outer == "/" || !regex.contains('|') && regex.starts_with(&format!("^{}", escaped(outer))) {
+        return Some(Pattern::search(regex, ignores_case));
+    }
+    if regex.contains('^') {
+        return None;
+    }
+    match Pattern::search(regex, ignores_case) {
+        Pattern::Regex(regex) => Some(Pattern::Regex(format!("{}(?:{regex})", escaped(outer)))),
+        _ => None,
+    }
+}
+
+fn has_look_around(regex: &str) -> bool {
+    let parts = ["(?=", "(?!", "(?<=", "(?<!", "\\1", "\\2"];
+    parts.iter().any(|part| regex.contains(part))
+}
+
+/// Returns true if a level answers all of its requests itself.
+fn returns(directives: &[Directive]) -> bool {
+    directives
+        .iter()
+        .any(|directive| directive.name == "return")
+}
+
+/// Returns true for a setting of limits that inner levels inherit.
+fn is_setting(directive: &Directive) -> bool {
+    matches!(
+        directive.name.as_str(),
+        "limit_req"
+            | "limit_conn"
+            | "limit_req_status"
+            | "limit_conn_status"
+            | "limit_req_dry_run"
+            | "limit_conn_dry_run"
+    )
 }
 
 fn no_key(zone: &Zone, why: &str) -> String {

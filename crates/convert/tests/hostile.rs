@@ -60,6 +60,17 @@ fn deep_texts() {
 }
 
 #[test]
+fn many_servers() {
+    let servers = "limit_req_zone $host zone=g:1m rate=1r/s;\n".to_owned()
+        + &"server { limit_req zone=g; }\n".repeat(1_001);
+    assert!(refused(servers).contains("more than 1000 servers"));
+    let names = format!("server {{ server_name {}; }}\n", "a ".repeat(1_001));
+    assert!(refused(names).contains("more than 1000 servers or names of servers"));
+    let locations = format!("server {{ {} }}\n", "location /a { } ".repeat(1_001));
+    assert!(refused(locations).contains("more than 1000 locations"));
+}
+
+#[test]
 fn aliases_that_expand() {
     let mut text = "apiVersion: v1\na0: &a0 [ \"0123456789\" ]\n".to_owned();
     for n in 1..20 {

@@ -67,6 +67,37 @@ fn servers() {
             r"(?P<s>\S+)",
             "",
         ),
+        (
+            "server { listen 80 default_server; server_name www.b.com; limit_req zone=g; } server { server_name *.b.com; }",
+            "not: { host: { suffix: \".b.com\" }, not: { headers: [ { name: \":authority\", regex: '(?i:www\\.b\\.com)",
+            "",
+        ),
+        (
+            "server { server_name x; } server { server_name *.b.com; limit_req zone=g; } server { server_name *.c.b.com; }",
+            "host: { suffix: \".b.com\" }, not: { host: { suffix: \".c.b.com\" } }",
+            "",
+        ),
+        (
+            r"server { server_name x; } server { server_name ~\.b$; limit_req zone=g; } server { server_name w.b ~c; }",
+            r#"not: { headers: [ { name: ":authority", regex: '(?i:x|w\.b)"#,
+            "",
+        ),
+        (
+            "server { server_name x; } server { server_name _; limit_req zone=g; }",
+            "no request reaches it",
+            "",
+        ),
+        (
+            "limit_req zone=g; server { listen 80; server_name a.com; return 301 https://$host; }
+             server { listen 443; server_name a.com; location / { } location /a/ { limit_req zone=g burst=7; } }",
+            "have the same hosts on different ports",
+            "- name: g key:",
+        ),
+        (
+            "server { server_name a.com; return 301 /; limit_req zone=g; }",
+            "no limit",
+            "rate: 1/s",
+        ),
     ] {
         expect(&[("a.conf", &format!("{ZONE}{text}"))], contained, lacked);
     }
@@ -83,10 +114,83 @@ fn locations() {
             "",
         ),
         ("location ^~/a/ { limit_req zone=g; }", "prefix: /a/", ""),
+        (
+            r"location /a/ { location ~ \.php$ { limit_req zone=g; } }",
+            r"match: { path: { regex: '/a/(?:.*\.php)' } }",
+            "",
+        ),
+        (
+            r"location /a/ { location ~ ^/a/b { limit_req zone=g; } }",
+            r#"regex: "/a/b.*""#,
+            "",
+        ),
+        (
+            r"location ^~ /a/ { location ~ \.js$ { limit_req zone=g; } }",
+            r"not converted: location ~ \.js$ in location ^~ /a/",
+            r"\.js'",
+        ),
+        (
+            r"location ^~ /a/ { limit_req zone=g; location ~ \.js$ { } }",
+            "prefix: /a/",
+            "not converted",
+        ),
+        (
+            r"location /a/ { location ~ x { limit_req zone=g; } } location /a/b/ { }",
+            "not converted: location ~ x in location /a/",
+            "regex:",
+        ),
+        (
+            "location / { return 301 /; limit_req zone=g; } location /b/ { limit_req zone=g; }",
+            "prefix: /b/",
+            "not:",
+        ),
+        (
+            "location /b/ { limit_req zone=g; } location ~ ^/(?!c) { }",
+            "location ~ ^/(?!c): look-around",
+            "",
+        ),
+        (
+            r#"location /b/ { content_by_lua_block { local s = "}" -- don't }
+               s = [[ } ]] } limit_req zone=g; }"#,
+            "prefix: /b/",
+            "",
+        ),
     ] {
         let text = format!("{ZONE} server {{ {text} }}");
         expect(&[("a.conf", &text)], contained, lacked);
     }
+}
+
+#[test]
+fn included_files() {
+    let http = format!(
+        "http {{ {ZONE} limit_req_status 429; limit_req zone=g burst=5 nodelay; include conf.d/*.conf; }}"
+    );
+    let site = "server { server_name a.com; location /b/ { limit_req zone=g; } }";
+    // The site has the limits and the status of its `http`.
+    let files = [("nginx.conf", http.as_str()), ("conf.d/site.conf", site)];
+    expect(&files, "capacity: 6", "refuse");
+    let files = [("nginx.conf", http.as_str()), ("site.txt", site)];
+    expect(&files, "no given file includes this one", "");
+    let server = format!(
+        "{ZONE} server {{ server_name a.com; }} server {{ server_name b.com; include l; }}"
+    );
+    let locations = "location /c/ { limit_req zone=g; }";
+    expect(
+        &[("a.conf", server.as_str()), ("l", locations)],
+        "match: { path: { prefix: /c/ }, host: { exact: b.com } }",
+        "",
+    );
+    expect(
+        &[("a.conf", server.as_str()), ("m", locations)],
+        "m:1: a location outside of a server",
+        "",
+    );
+    expect(&[("d", "limit_req zone=g burst=9;")], "no limit", "");
+    let itself = [("a.conf", "include b.conf;"), ("b.conf", "include a.conf;")];
+    expect(&itself, "`include a.conf` is not read", "");
+    let settings = format!("http {{ {ZONE} limit_req zone=g; }}");
+    expect(&[("a.conf", &settings)], "not converted", "");
 }
 
 #[test]
@@ -147,10 +251,11 @@ fn maps() {
 
 /// Returns an Ingress with annotations, and other fields of its metadata and its specification.
 fn ingress(name: &str, metadata: &str, annotations: &str, spec: &str, path: &str) -> String {
-    let annotations: String = annotations
+    let annotations: Vec<String> = annotations
         .split_terminator(", ")
-        .map(|one| format!("nginx.ingress.kubernetes.io/{one}, "))
+        .map(|one| format!("nginx.ingress.kubernetes.io/{one}"))
         .collect();
+    let annotations = annotations.join(", ");
     format!(
         "kind: Ingress\napiVersion: networking.k8s.io/v1\n\
          metadata: {{ name: {name}, {metadata} annotations: {{ {annotations} }} }}\n\
@@ -217,7 +322,7 @@ fn ingresses() {
             "path: { prefix: /a }",
             "",
         ),
-        (slow(""), r"[0-9A-Za-z_-]+\.a\.com", ""),
+        (slow(""), r"[0-9a-z_-]+\.a\.com", ""),
     ] {
         expect(&[("a.yaml", &text)], contained, lacked);
     }

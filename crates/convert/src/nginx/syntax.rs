@@ -9,7 +9,7 @@ use crate::out::{Place, Problem};
 /// Maximum nesting of blocks.
 const MAX_DEPTH: usize = 32;
 /// Maximum number of directives.
-const MAX_DIRECTIVES: usize = 100_000;
+pub(super) const MAX_DIRECTIVES: usize = 100_000;
 
 /// A directive with its place.
 #[derive(Clone, Debug)]
@@ -237,7 +237,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Skips a block of Lua, whose braces are balanced.
+    /// Skips a block of Lua. Its braces are balanced, except in strings and comments.
     fn skip_code(&mut self) -> Result<(), Problem> {
         let place = self.place();
         let mut depth = 1_usize;
@@ -245,10 +245,64 @@ impl Reader<'_> {
             match self.next() {
                 Some('{') => depth = depth.saturating_add(1),
                 Some('}') => depth = depth.saturating_sub(1),
+                Some(quote @ ('"' | '\'')) => self.skip_string(quote),
+                Some('-') if self.rest.peek() == Some(&'-') => {
+                    self.next();
+                    if self.rest.peek() == Some(&'[') {
+                        self.next();
+                        if self.skip_long() {
+                            continue;
+                        }
+                    }
+                    while self.rest.peek().is_some_and(|c| *c != '\n') {
+                        self.next();
+                    }
+                }
+                Some('[') => {
+                    self.skip_long();
+                }
                 Some(_) => {}
                 None => return Err(error(place, "a block without its `}`")),
             }
         }
         Ok(())
+    }
+
+    /// Skips a string of Lua, which ends with its quote or its line.
+    fn skip_string(&mut self, quote: char) {
+        while let Some(c) = self.next() {
+            match c {
+                '\\' => {
+                    self.next();
+                }
+                c if c == quote || c == '\n' => return,
+                _ => {}
+            }
+        }
+    }
+
+    /// Skips the rest of a long bracket of Lua, such as `[==[ text ]==]`. Returns false if there is
+    /// none.
+    fn skip_long(&mut self) -> bool {
+        let mut level = 0_usize;
+        while self.rest.peek() == Some(&'=') {
+            self.next();
+            level = level.saturating_add(1);
+        }
+        if self.rest.peek() != Some(&'[') {
+            return false;
+        }
+        self.next();
+        // Number of `=` after the last `]`.
+        let mut end: Option<usize> = None;
+        while let Some(c) = self.next() {
+            end = match (c, end) {
+                (']', Some(count)) if count == level => return true,
+                (']', _) => Some(0),
+                ('=', Some(count)) => Some(count.saturating_add(1)),
+                _ => None,
+            };
+        }
+        true
     }
 }

@@ -302,8 +302,8 @@ fn restrict(tests: Option<Value>, excludes: bool, key: &mut Key) -> Result<(), S
         let list = value.as_array().cloned().unwrap_or_default();
         match field.as_str() {
             "methods" => {
-                let texts = list.iter().filter_map(Value::as_str);
-                conditions.methods = texts.map(str::to_owned).collect();
+                let methods = list.iter().filter_map(Value::as_str);
+                conditions.methods = methods.map(str::to_owned).collect();
             }
             "query" => conditions.query.extend(list),
             "cookies" => conditions.cookies.extend(list),
@@ -319,7 +319,7 @@ fn restrict(tests: Option<Value>, excludes: bool, key: &mut Key) -> Result<(), S
 fn test(value: &str, entries: &[&str], is_host: bool) -> Value {
     let is_plain =
         |name: &&str| !name.starts_with('~') && !name.contains(|c: char| c.is_alphabetic());
-    let (test, text) = if entries.iter().all(is_plain) {
+    let (kind, text) = if entries.iter().all(is_plain) {
         let texts: Vec<String> = entries.iter().map(|name| (*name).to_owned()).collect();
         any_of(&texts)
     } else {
@@ -343,7 +343,7 @@ fn test(value: &str, entries: &[&str], is_host: bool) -> Value {
         };
         ("regex", regex)
     };
-    named(value, test, text)
+    named(value, kind, text)
 }
 
 /// Returns the value that a variable reads, if a match can test it.
