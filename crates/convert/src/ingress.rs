@@ -385,19 +385,18 @@ fn locations(
         }
         for path in paths {
             let text = path.get("path").text().unwrap_or_else(|| "/".to_owned());
-            let path_text = text.clone();
+            // A path that is rewritten to itself stays as it is.
+            let is_rewritten = !ingress.rewrite.is_empty() && ingress.rewrite != text;
+            let uses_regex = ingress.uses_regex || is_rewritten;
             let pattern = match path.get("pathType").str() {
                 Some("Exact") => Pattern::Exact(text),
                 // ingress-nginx writes a location for the path and one for the paths below it.
-                Some("Prefix") if !ingress.uses_regex => Pattern::Segments(text),
+                Some("Prefix") if !uses_regex => Pattern::Segments(text),
                 _ => Pattern::prefix(&text),
             };
             let uses = ingress.uses.clone();
-            // A path that is rewritten to itself stays as it is.
-            let is_rewritten = !ingress.rewrite.is_empty() && ingress.rewrite != path_text;
             // Of equal paths, the oldest Ingress wins.
             if !server.iter().any(|(other, _)| other.pattern == pattern) {
-                let uses_regex = ingress.uses_regex || is_rewritten;
                 server.push((Location { pattern, uses }, uses_regex));
             }
         }

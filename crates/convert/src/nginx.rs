@@ -115,6 +115,7 @@ struct Reader {
 
 struct Origin {
     place: Place,
+    /// Its addresses, or none if the server is not in the given files.
     listens: BTreeSet<String>,
     /// True if it answers all requests itself, before nginx looks at limits.
     returns: bool,
@@ -279,6 +280,9 @@ impl Reader {
             self.server(directives, level, &place, out)?;
             if let Some(server) = self.servers.last_mut() {
                 server.is_default = true;
+            }
+            if let Some(origin) = self.origins.last_mut() {
+                origin.listens.clear();
             }
         } else if !directives
             .iter()
@@ -466,6 +470,7 @@ impl Reader {
         let mut kept = Vec::new();
         for (index, (server, origin)) in all().enumerate() {
             let mut is_kept = true;
+            let mut is_noted = origin.listens.is_empty();
             for (number, (other, other_origin)) in all().enumerate() {
                 let is_shared = |host: &Host| other.hosts.contains(host);
                 let overlaps =
@@ -473,13 +478,15 @@ impl Reader {
                 if number == index
                     || !overlaps
                     || origin.listens == other_origin.listens
+                    || other_origin.listens.is_empty()
                     || server.locations == other.locations
                 {
                     continue;
                 }
-                if number < index {
+                if number < index && !is_noted {
+                    is_noted = true;
                     let message = format!(
-                        "this server and the one at {} have the same hosts on different ports, which a match cannot tell apart: \
+                        "this server and the one at {} serve the same hosts, or hosts without a server, on different ports, which a match cannot tell apart: \
                          limits of either also apply to requests of the other",
                         other_origin.place
                     );

@@ -90,7 +90,7 @@ fn servers() {
         (
             "limit_req zone=g; server { listen 80; server_name a.com; return 301 https://$host; }
              server { listen 443; server_name a.com; location / { } location /a/ { limit_req zone=g burst=7; } }",
-            "have the same hosts on different ports",
+            "serve the same hosts, or hosts without a server, on different ports",
             "- name: g key:",
         ),
         (
@@ -184,7 +184,7 @@ fn included_files() {
     expect(
         &[("a.conf", server.as_str()), ("m", locations)],
         "m:1: a location outside of a server",
-        "",
+        "different ports",
     );
     expect(&[("d", "limit_req zone=g burst=9;")], "no limit", "");
     let itself = [("a.conf", "include b.conf;"), ("b.conf", "include a.conf;")];
@@ -224,6 +224,11 @@ fn maps() {
         (
             r#"map $request_method $k { default $host; GET ""; "" ""; }"#,
             "not: { methods: [ GET ] }",
+            "",
+        ),
+        (
+            r#"map $http_a $k { default ""; \default $host; \~c $host; }"#,
+            r#"regex: "(?i:default)|(?i:~c)""#,
             "",
         ),
         (

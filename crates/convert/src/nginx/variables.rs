@@ -317,20 +317,26 @@ fn restrict(tests: Option<Value>, excludes: bool, key: &mut Key) -> Result<(), S
 
 /// Returns the test of a value against entries of a map.
 fn test(value: &str, entries: &[&str], is_host: bool) -> Value {
+    // A backslash escapes the first character of a text.
+    let unescaped = entries.iter().map(|name| match name.strip_prefix('\\') {
+        Some(rest) => (rest, false),
+        None => (*name, name.starts_with('~')),
+    });
+    let entries: Vec<(&str, bool)> = unescaped.collect();
     let is_plain =
-        |name: &&str| !name.starts_with('~') && !name.contains(|c: char| c.is_alphabetic());
+        |(name, is_regex): &(&str, bool)| !is_regex && !name.contains(|c: char| c.is_alphabetic());
     let (kind, text) = if entries.iter().all(is_plain) {
-        let texts: Vec<String> = entries.iter().map(|name| (*name).to_owned()).collect();
-        any_of(&texts)
+        let texts = entries.iter().map(|(name, _)| (*name).to_owned());
+        any_of(&texts.collect::<Vec<String>>())
     } else {
         // nginx ignores the case of texts, too.
-        let regexes = entries.iter().map(|name| {
-            if let Some(regex) = name.strip_prefix("~*") {
-                format!("(?i:{})", whole(regex))
-            } else if let Some(regex) = name.strip_prefix('~') {
-                whole(regex)
-            } else {
+        let regexes = entries.iter().map(|(name, is_regex)| {
+            if !is_regex {
                 format!("(?i:{})", escaped(name))
+            } else if let Some(regex) = name.strip_prefix("~*") {
+                format!("(?i:{})", whole(regex))
+            } else {
+                whole(name.strip_prefix('~').unwrap_or(name))
             }
         });
         let regexes: Vec<String> = regexes.collect();
