@@ -69,6 +69,7 @@ pub(crate) fn convert(objects: &[At], out: &mut Out) -> Result<(), Problem> {
     }
     let mut uses: Vec<Use> = Vec::new();
     let mut servers: BTreeMap<String, Vec<(Location, bool)>> = BTreeMap::new();
+    let mut fallbacks: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     let mut ingresses: Vec<&At> = objects.iter().filter(|one| is(one, "Ingress")).collect();
     ingresses.sort_by(|one, other| by_age(one, other));
     for object in ingresses {
@@ -89,6 +90,7 @@ pub(crate) fn convert(objects: &[At], out: &mut Out) -> Result<(), Problem> {
         if !ingress.uses.is_empty() {
             annotations.elsewhere(object, out);
         }
+        others(object, &ingress, &servers, &mut fallbacks);
         locations(object, &ingress, &mut servers);
     }
     if uses.is_empty() {
@@ -104,7 +106,8 @@ pub(crate) fn convert(objects: &[At], out: &mut Out) -> Result<(), Problem> {
             );
             return Err(Problem::error(first.place.clone(), &message));
         }
-        all.push(server(&host, locations));
+        let fallback = fallbacks.remove(&host).unwrap_or_default();
+        all.push(server(&host, locations, fallback));
     }
     // Requests for hosts that no Ingress names, unless an Ingress without a host exists.
     if !all.iter().any(|server| server.is_default) {
@@ -206,17 +209,9 @@ impl Annotations {
         }
     }
 
-    /// Warns of requests that the paths of an Ingress do not contain.
+    /// Warns of hosts and classes for which the limits may not apply.
     fn elsewhere(&self, object: &At, out: &mut Out) {
         let spec = object.get("spec");
-        let backend = spec.get("defaultBackend");
-        if backend.exists() && !spec.get("rules").items().is_empty() {
-            let message = format!(
-                "Ingress {}, defaultBackend: ingress-nginx also limits the other paths of its hosts, and the rule only limits its own paths",
-                self.ingress
-            );
-            out.note(&backend.place(), &message);
-        }
         if let Some(alias) = self.get("server-alias") {
             let message = format!(
                 "Ingress {}, server-alias: {}: the limits do not apply to these hosts",
@@ -361,6 +356,27 @@ impl Annotations {
     }
 }
 
+/// Adds the limits for the other paths of the hosts of an Ingress. They are limits of the first
+/// Ingress of a host, and its default backend serves them.
+fn others(
+    object: &At,
+    ingress: &Ingress,
+    servers: &BTreeMap<String, Vec<(Location, bool)>>,
+    fallbacks: &mut BTreeMap<String, Vec<usize>>,
+) {
+    let spec = object.get("spec");
+    if !spec.get("defaultBackend").exists() {
+        return;
+    }
+    for rule in spec.get("rules").items() {
+        let host = rule.get("host").text().unwrap_or_default();
+        let host = host.to_ascii_lowercase();
+        if !host.is_empty() && !servers.contains_key(&host) {
+            fallbacks.insert(host, ingress.uses.clone());
+        }
+    }
+}
+
 /// Adds the paths of an Ingress to the servers of its hosts.
 fn locations(
     object: &At,
@@ -405,7 +421,7 @@ fn locations(
 
 /// Returns the server of a host. If one of its Ingresses uses regular expressions, all paths of the
 /// host are regular expressions, and longer ones come first.
-fn server(host: &str, mut locations: Vec<(Location, bool)>) -> Server {
+fn server(host: &str, mut locations: Vec<(Location, bool)>, fallback: Vec<usize>) -> Server {
     if locations.iter().any(|(_, uses_regex)| *uses_regex) {
         for (location, _) in &mut locations {
             // All paths match it in either form.
@@ -433,7 +449,7 @@ fn server(host: &str, mut locations: Vec<(Location, bool)>) -> Server {
     {
         locations.push(Location {
             pattern: Pattern::prefix("/"),
-            uses: Vec::new(),
+            uses: fallback,
         });
     }
     let hosts = match host.strip_prefix('*') {

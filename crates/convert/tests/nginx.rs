@@ -292,8 +292,8 @@ fn ingresses() {
         ),
         (
             ingress("b", "", limit, "defaultBackend: { service: {} },", "/a"),
-            "also limits the other paths of its hosts",
-            "",
+            ":authority",
+            "path:",
         ),
         (
             ingress(
