@@ -270,6 +270,9 @@ impl Service<'_> {
                 let mut others = Vec::new();
                 let mut overrides = Map::new();
                 let is_last = index.saturating_add(1) == described.actions.entries.len();
+                // An override needs the rule of the plain descriptor, and has its mode.
+                let takes_overrides =
+                    is_last && walk.parts.is_empty() && plain.is_some_and(enforces);
                 for node in &nodes {
                     let Some(text) = value(node) else {
                         continue;
@@ -289,9 +292,7 @@ impl Service<'_> {
                             inner.parts.push(input.part());
                         }
                         self.node(node, index, inner, Map::new(), out);
-                    } else if let (true, true, Some(_), Some(exception)) =
-                        (is_last, walk.parts.is_empty(), plain, exception(node))
-                    {
+                    } else if let (true, Some(exception)) = (takes_overrides, exception(node)) {
                         self.reached.insert(id(&node.place()));
                         overrides.insert(bucket_key(std::slice::from_ref(&text)), exception);
                     } else {
@@ -409,6 +410,15 @@ fn window(limit: &At) -> Option<Value> {
         "window": duration(nanos),
         "align": "clock",
     }))
+}
+
+/// Returns true if the limit of a node gives a rule that refuses.
+fn enforces(node: &At) -> bool {
+    let limit = node.get("rate_limit");
+    limit.get("unlimited").truth() != Some(true)
+        && node.get("shadow_mode").truth() != Some(true)
+        && limit.get("requests_per_unit").number() != Some(0)
+        && window(&limit).is_some()
 }
 
 /// Returns the override for a node of one value, or `None` if it needs a rule.
