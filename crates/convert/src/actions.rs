@@ -136,6 +136,16 @@ impl Actions {
         Ok(actions)
     }
 
+    /// Limits the actions to the requests of a route.
+    pub(crate) fn within(&mut self, route: &Conditions) {
+        if !self.conditions.meet(route) {
+            self.differences.push(
+                "the rule does not test all conditions of its route, because a match has each condition only once"
+                    .to_owned(),
+            );
+        }
+    }
+
     fn action(&mut self, action: &At) -> Result<(), String> {
         let Some((_, inner)) = action.fields().into_iter().next() else {
             return Err("an empty action".to_owned());

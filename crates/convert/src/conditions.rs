@@ -34,6 +34,42 @@ impl Conditions {
         true
     }
 
+    /// Adds the conditions of a route. Returns false if one of them is left out, because a match has
+    /// only one field for it.
+    pub(crate) fn meet(&mut self, route: &Self) -> bool {
+        let mut is_met = true;
+        let fields = [
+            (&mut self.path, &route.path),
+            (&mut self.host, &route.host),
+            (&mut self.route, &route.route),
+        ];
+        for (own, other) in fields {
+            if own.is_none() {
+                own.clone_from(other);
+            } else if other.is_some() && own != other {
+                is_met = false;
+            }
+        }
+        let lists = [
+            (&mut self.headers, &route.headers),
+            (&mut self.query, &route.query),
+        ];
+        for (own, others) in lists {
+            for other in others {
+                if !own.contains(other) {
+                    own.push(other.clone());
+                }
+            }
+        }
+        // A route that is named does not have to be told from another route.
+        if let Some(not) = &route.not
+            && !(self.route.is_some() && not.get("route").is_some())
+        {
+            is_met &= self.exclude(not.clone());
+        }
+        is_met
+    }
+
     /// Returns the value of `match`, or `None` for all requests.
     pub(crate) fn value(&self) -> Option<Value> {
         let list = |values: &[Value]| (!values.is_empty()).then(|| json!(values));

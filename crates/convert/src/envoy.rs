@@ -8,12 +8,12 @@ use serde_json::{Map, Value, json};
 use crate::actions::{Actions, EntryValue};
 use crate::conditions::{Conditions, bucket_key};
 use crate::number::{proto_duration, rate};
-use crate::out::{Out, Rule, quoted};
-use crate::routes::{Route, Routes};
+use crate::out::{Out, Place, Rule, quoted};
+use crate::routes::{Route, Routes, has_limit};
 use crate::yaml::At;
 
 /// Fields that are converted, or that have no effect on verdicts.
-const KNOWN: [&str; 14] = [
+const KNOWN: [&str; 13] = [
     "@type",
     "stat_prefix",
     "status",
@@ -26,7 +26,6 @@ const KNOWN: [&str; 14] = [
     "enable_x_ratelimit_headers",
     "response_headers_to_add",
     "max_dynamic_descriptors",
-    "vh_rate_limits",
     "rate_limited_as_resource_exhausted",
 ];
 
@@ -38,7 +37,7 @@ pub(crate) fn convert(routes: &Routes, out: &mut Out) {
     let own: Vec<&Route> = routes
         .all
         .iter()
-        .filter(|route| route.local.is_some() || route.is_off)
+        .filter(|route| route.local.is_some() || route.off.is_some())
         .collect();
     let filters: Vec<&At> = routes
         .local
@@ -48,18 +47,28 @@ pub(crate) fn convert(routes: &Routes, out: &mut Out) {
     if let [first, _, ..] = filters.as_slice() {
         out.note(
             &first.place(),
-            "the rules are from several lists of filters; give each list only its own rules",
+            "the rules are from several filters `local_ratelimit`, and each route's own configuration here replaces all of \
+             them; give each list of filters only its own rules, and check the rules that stop if one list has several \
+             such filters",
         );
     }
-    // A route's configuration replaces the filter's. One route can be excluded by `not`. More
-    // routes have rules that stop.
-    let stops = !filters.is_empty() && own.len() > 1;
+    // A route's configuration replaces the filter's and its virtual host's. One route can be excluded
+    // by `not`. More routes have rules that stop.
+    let is_replaced = own.iter().any(|route| route.is_replaced);
+    let stops = !filters.is_empty() && own.len() > 1 || is_replaced;
     for route in &own {
         let Some(config) = &route.local else {
+            if let Some(place) = route.off.as_ref().filter(|_| stops) {
+                let mut rule = exempt(&route.name, place, &route.local_conditions);
+                for difference in &route.differences {
+                    rule.differs(difference.clone());
+                }
+                out.add(rule);
+            }
             continue;
         };
         let mut config = Config::read(config);
-        config.base = route.conditions.clone();
+        config.base = route.local_conditions.clone();
         config.differences.extend(route.differences.clone());
         if !route.name.is_empty() {
             config.name.clone_from(&route.name);
@@ -72,7 +81,7 @@ pub(crate) fn convert(routes: &Routes, out: &mut Out) {
         let mut config = Config::read(filter);
         match own.as_slice() {
             [route] => {
-                let excluded = route.conditions.value();
+                let excluded = route.local_conditions.value();
                 if !excluded.is_some_and(|excluded| config.base.exclude(excluded)) {
                     config.differences.push(
                         "the rule also applies to a route that has its own limits".to_owned(),
@@ -80,10 +89,6 @@ pub(crate) fn convert(routes: &Routes, out: &mut Out) {
                 }
             }
             [] => {}
-            several if several.iter().any(|route| route.is_off) => config.differences.push(
-                "the rule also applies to a route that switches the filter off, because a match has only one `not`"
-                    .to_owned(),
-            ),
             _ => config.remarks.push(
                 "The rules of the routes stop, so this rule applies to the other routes only"
                     .to_owned(),
@@ -94,9 +99,24 @@ pub(crate) fn convert(routes: &Routes, out: &mut Out) {
     }
 }
 
-/// Returns false for a filter that only switches the configurations of routes on.
-fn has_limit(filter: &At) -> bool {
-    filter.proto("token_bucket").exists() || filter.proto("descriptors").exists()
+/// Returns a rule that stops without a limit. Every request has a method, and each method is exempt.
+fn exempt(name: &str, place: &Place, conditions: &Conditions) -> Rule {
+    let mut rule = Rule::new(
+        &format!("{name} without limit"),
+        place,
+        "requests to which no later rule applies",
+    );
+    if let Some(value) = conditions.value() {
+        rule.set("match", value);
+    }
+    rule.set("stop", json!(true));
+    rule.set("key", json!(["method"]));
+    rule.set(
+        "limits",
+        json!([{ "algorithm": "token_bucket", "capacity": 1, "rate": "1/s" }]),
+    );
+    rule.set("overrides", json!({ "*": "unlimited" }));
+    rule
 }
 
 /// Returns the actions of a configuration, or else of the routes, with the conditions of a route.
@@ -127,10 +147,8 @@ fn actions_of(routes: &[Route], config: &At, out: &mut Out) -> Vec<Actions> {
             ),
             Ok(mut actions) => {
                 if let Some(route) = route {
-                    if actions.conditions.route.is_none() {
-                        actions.conditions.route.clone_from(&route.conditions.route);
-                    }
                     actions.differences.extend(route.differences.clone());
+                    actions.within(&route.conditions);
                 }
                 read.push(actions);
             }
@@ -237,7 +255,13 @@ impl Config {
             }
             out.add(rule);
         }
+        // A rule in shadow mode does not stop.
+        let exempts = self.stops && (is_shadow || !default.exists());
+        let exempt = exempt(&self.name, &self.at.place(), &self.base);
         if !default.exists() {
+            if exempts {
+                out.add(exempt);
+            }
             return;
         }
         let mut rule = self.rule(&self.name, &default, &self.base);
@@ -247,14 +271,13 @@ impl Config {
             );
         }
         rule.set("key", json!([]));
-        if self.stops {
-            if is_shadow {
-                rule.differs("the limit of the filter also applies, because a rule in this mode does not stop");
-            } else {
-                rule.set("stop", json!(true));
-            }
+        if self.stops && !is_shadow {
+            rule.set("stop", json!(true));
         }
         out.add(rule);
+        if exempts {
+            out.add(exempt);
+        }
     }
 
     /// Returns a rule with the limit of a bucket.
@@ -289,13 +312,7 @@ impl Config {
 
     fn answer(&self, rule: &mut Rule) {
         let mut refuse = Map::new();
-        let status = self.at.proto("status").proto("code");
-        let status = match status.str() {
-            Some("TooManyRequests") => None,
-            Some("ServiceUnavailable") => Some(503),
-            Some("Forbidden") => Some(403),
-            _ => status.number(),
-        };
+        let status = status(&self.at.proto("status"));
         // Envoy answers 429 instead of a status below 400.
         if let Some(status) = status.filter(|status| *status >= 400 && *status != 429) {
             refuse.insert("status".to_owned(), json!(status));
@@ -347,7 +364,7 @@ impl Config {
         let words = words.join(", ");
         let mut rules = Vec::new();
         for list in actions {
-            let Some(mut conditions) = meet(&self.base, &list.conditions) else {
+            let Some((mut conditions, is_met)) = meet(&self.base, &list.conditions) else {
                 continue;
             };
             let Some((parts, is_exact)) = made(list, &entries, &mut conditions) else {
@@ -359,8 +376,8 @@ impl Config {
                 descriptor.place(),
                 format!("descriptor {}: {}", quoted(&words), rule.original()),
             )];
-            if !is_exact {
-                rule.differs("the rule does not test all values of the descriptor, because two conditions exclude each other in one `match`");
+            if !is_exact || !is_met {
+                rule.differs("the rule does not test all conditions of the descriptor, because two conditions exclude each other in one `match`");
             }
             for difference in &list.differences {
                 rule.differs(difference.clone());
@@ -390,26 +407,56 @@ impl Config {
     }
 }
 
+/// Returns the status of an `HttpStatus`, by its number or its name.
+pub(crate) fn status(at: &At) -> Option<u64> {
+    let code = at.proto("code");
+    let Some(name) = code.str() else {
+        return code.number();
+    };
+    Some(match name {
+        "BadRequest" => 400,
+        "Unauthorized" => 401,
+        "PaymentRequired" => 402,
+        "Forbidden" => 403,
+        "NotFound" => 404,
+        "MethodNotAllowed" => 405,
+        "NotAcceptable" => 406,
+        "RequestTimeout" => 408,
+        "Conflict" => 409,
+        "Gone" => 410,
+        "PreconditionFailed" => 412,
+        "PayloadTooLarge" => 413,
+        "ExpectationFailed" => 417,
+        "MisdirectedRequest" => 421,
+        "UnprocessableEntity" => 422,
+        "Locked" => 423,
+        "FailedDependency" => 424,
+        "UpgradeRequired" => 426,
+        "PreconditionRequired" => 428,
+        "TooManyRequests" => 429,
+        "RequestHeaderFieldsTooLarge" => 431,
+        "InternalServerError" => 500,
+        "NotImplemented" => 501,
+        "BadGateway" => 502,
+        "ServiceUnavailable" => 503,
+        "GatewayTimeout" => 504,
+        "InsufficientStorage" => 507,
+        _ => return code.number(),
+    })
+}
+
 /// Joins the conditions of a route and of actions, or returns `None` if they exclude each other.
-fn meet(base: &Conditions, actions: &Conditions) -> Option<Conditions> {
-    let mut joined = actions.clone();
-    if let Some(route) = &base.route {
-        if joined.route.as_ref().is_some_and(|other| other != route) {
-            return None;
-        }
-        joined.route = Some(route.clone());
-    }
-    joined.path.clone_from(&base.path);
-    joined.host.clone_from(&base.host);
-    joined.headers.extend(base.headers.clone());
-    joined.query.extend(base.query.clone());
-    // A route that is named does not have to be told from another route.
-    if let Some(not) = &base.not
-        && !(joined.route.is_some() && not.get("route").is_some())
+/// False if a request can fail a condition and match nevertheless.
+fn meet(base: &Conditions, actions: &Conditions) -> Option<(Conditions, bool)> {
+    let routes = (&base.route, &actions.route);
+    if let (Some(one), Some(other)) = routes
+        && one != other
     {
-        joined.exclude(not.clone());
+        return None;
     }
-    Some(joined)
+    let mut joined = actions.clone();
+    let is_met = joined.meet(base);
+    Some((joined, is_met))
 }
 
 /// Returns the pairs of a descriptor.

@@ -83,7 +83,7 @@ pub fn convert(sources: &[Source<'_>]) -> Result<Converted, Vec<Problem>> {
     if let Err(problem) = read {
         return Err(vec![problem]);
     }
-    let routes = routes::Routes::of(found.envoys.iter().chain(&found.objects));
+    let routes = routes::Routes::of(found.envoys.iter().chain(&found.objects), &mut out);
     service::convert(&found.services, &routes, &mut out);
     for (file, text) in &found.properties {
         spring::properties(file, text, &mut out);

@@ -173,6 +173,12 @@ impl Out {
 
     /// Adds a rule, or a warning if a rule file cannot contain it.
     pub(crate) fn add(&mut self, mut rule: Rule) {
+        let stops = rule.fields.get("stop").and_then(Value::as_bool) == Some(true);
+        let matched = rule.fields.get("match").map(Value::to_string);
+        if stops && matched.is_some_and(|matched| matched.contains("\"regex\":")) {
+            // A client with a long value must not avoid the rules behind this one.
+            rule.set("on_long_value", json!("skip"));
+        }
         let name = self.unique(&rule.name);
         let mut document = rule.fields.clone();
         document.insert("name".to_owned(), json!(name));

@@ -6,12 +6,13 @@ use serde_json::json;
 use crate::actions::add_matcher;
 use crate::conditions::Conditions;
 use crate::locations::{Host, host_conditions};
-use crate::out::quoted;
+use crate::out::{Out, Place, quoted};
 use crate::yaml::At;
 
 const LOCAL: &str = "envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit";
 const GLOBAL: &str = "envoy.extensions.filters.http.ratelimit.v3.RateLimit";
 const PER_ROUTE: &str = "envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute";
+const NETWORK: &str = "envoy.extensions.filters.network.local_ratelimit.v3.LocalRateLimit";
 const PER_FILTER: [&str; 2] = ["typed_per_filter_config", "typedPerFilterConfig"];
 const VIRTUAL_HOSTS: [&str; 2] = ["virtual_hosts", "virtualHosts"];
 
@@ -24,10 +25,16 @@ pub(crate) struct Route {
     pub(crate) differences: Vec<String>,
     /// Elements of `rate_limits` that apply to it.
     pub(crate) rate_limits: Vec<At>,
-    /// Its own configuration of `local_ratelimit`.
+    /// Its own configuration of `local_ratelimit`, with a limit.
     pub(crate) local: Option<At>,
-    /// True if it switches `local_ratelimit` off.
-    pub(crate) is_off: bool,
+    /// Requests to which this configuration applies. They may be more than `conditions`.
+    pub(crate) local_conditions: Conditions,
+    /// The place where it switches `local_ratelimit` off.
+    pub(crate) off: Option<Place>,
+    /// True if it switches the filter for a rate limit service off.
+    pub(crate) is_service_off: bool,
+    /// True if it is a virtual host with routes that have a `local_ratelimit` configuration.
+    pub(crate) is_replaced: bool,
 }
 
 /// The filters and routes of all files.
@@ -37,14 +44,21 @@ pub(crate) struct Routes {
     pub(crate) local: Vec<At>,
     /// Configurations of the filter for a rate limit service.
     pub(crate) global: Vec<At>,
+    /// Places of the configurations that are `disabled` in their list of filters.
+    pub(crate) disabled: Vec<Place>,
     pub(crate) all: Vec<Route>,
+    /// Settings without a rule.
+    lost: Vec<(Place, String)>,
 }
 
 impl Routes {
-    pub(crate) fn of<'a>(documents: impl Iterator<Item = &'a At>) -> Self {
+    pub(crate) fn of<'a>(documents: impl Iterator<Item = &'a At>, out: &mut Out) -> Self {
         let mut routes = Self::default();
         for document in documents {
             routes.visit(document);
+        }
+        for (place, message) in &routes.lost {
+            out.lost(place, message);
         }
         routes
     }
@@ -63,12 +77,39 @@ impl Routes {
             self.global.push(config);
             return;
         }
+        if typed(at, NETWORK).is_some() {
+            let message = "a `local_ratelimit` of connections, which has no counterpart";
+            self.lost.push((at.place(), message.to_owned()));
+            return;
+        }
+        let is_disabled = at.proto("disabled").truth() == Some(true);
+        if is_disabled && typed(&at.proto("typed_config"), LOCAL).is_some_and(|own| has_limit(&own))
+        {
+            let message = "the limits of a filter that is `disabled`; a route that switches it on needs a rule of its own";
+            self.lost.push((at.place(), message.to_owned()));
+            return;
+        }
+        if is_disabled && let Some(config) = typed(&at.proto("typed_config"), GLOBAL) {
+            self.disabled.push(config.place());
+        }
         for (name, field) in at.fields() {
             if VIRTUAL_HOSTS.contains(&name.as_str()) {
-                field.items().iter().for_each(|host| self.host(host));
+                let hosts = field.items();
+                for (index, host) in hosts.iter().enumerate() {
+                    let others = hosts.iter().enumerate();
+                    let others = others.filter(|(other, _)| *other != index);
+                    let others: Vec<String> =
+                        others.flat_map(|(_, other)| domains(other)).collect();
+                    self.host(host, &others);
+                }
             } else if PER_FILTER.contains(&name.as_str()) {
                 // A part of a route that an EnvoyFilter adds.
-                if let Some(local) = own(at, LOCAL) {
+                let local = own(at, LOCAL);
+                if let Some(place) = off(at, local.as_ref()) {
+                    let message = "a patch that switches `local_ratelimit` off for one route";
+                    self.lost.push((place, message.to_owned()));
+                }
+                if let Some(local) = local.filter(has_limit) {
                     self.all.push(Route {
                         name: "route".to_owned(),
                         conditions: Conditions::default(),
@@ -77,7 +118,10 @@ impl Routes {
                         ],
                         rate_limits: Vec::new(),
                         local: Some(local),
-                        is_off: false,
+                        local_conditions: Conditions::default(),
+                        off: None,
+                        is_service_off: false,
+                        is_replaced: false,
                     });
                 }
             } else {
@@ -86,21 +130,45 @@ impl Routes {
         }
     }
 
-    fn host(&mut self, host: &At) {
+    /// Adds a virtual host and its routes. The other hosts are domains of other virtual hosts.
+    fn host(&mut self, host: &At, others: &[String]) {
         let mut conditions = Conditions::default();
-        let domains = host.proto("domains").items();
-        let domains: Vec<String> = domains.iter().filter_map(At::text).collect();
+        let mut differences = Vec::new();
+        let domains = domains(host);
         if !domains.iter().any(|domain| domain == "*") {
             let hosts: Vec<Host> = domains.iter().map(|domain| domain_host(domain)).collect();
             host_conditions(&hosts.iter().collect::<Vec<_>>(), &mut conditions);
         }
+        // Envoy prefers exact names to wildcards, and longer wildcards to shorter ones.
+        let taken = others.iter();
+        let taken: Vec<&String> = taken
+            .filter(|other| domains.iter().any(|own| is_narrower(other, own)))
+            .collect();
+        let is_mixed = taken
+            .iter()
+            .any(|taken| domains.iter().any(|own| is_narrower(own, taken)));
+        let mut excluded = Conditions::default();
+        let hosts: Vec<Host> = taken.iter().map(|domain| domain_host(domain)).collect();
+        host_conditions(&hosts.iter().collect::<Vec<_>>(), &mut excluded);
+        if is_mixed {
+            differences.push(
+                "the rule also applies to hosts of other virtual hosts, because their names overlap in both directions"
+                    .to_owned(),
+            );
+        } else if let Some(excluded) = excluded.value() {
+            conditions.exclude(excluded);
+        }
+        let local = own(host, LOCAL);
         let mut whole = Route {
             name: host.proto("name").text().unwrap_or_default(),
             conditions: conditions.clone(),
-            differences: Vec::new(),
+            differences,
             rate_limits: host.proto("rate_limits").items(),
-            local: own(host, LOCAL),
-            is_off: is_off(host),
+            off: off(host, local.as_ref()),
+            local: local.filter(has_limit),
+            local_conditions: conditions.clone(),
+            is_service_off: is_service_off(host),
+            is_replaced: false,
         };
         // Routes to which the limits of the virtual host do not apply.
         let mut excluded = Vec::new();
@@ -108,9 +176,11 @@ impl Routes {
         for route in host.proto("routes").items() {
             self.route(&route, &conditions, &mut excluded);
         }
-        if whole.rate_limits.is_empty() && whole.local.is_none() && !whole.is_off {
+        if whole.rate_limits.is_empty() && whole.local.is_none() && whole.off.is_none() {
             return;
         }
+        let mut routes = self.all.iter().skip(first);
+        whole.is_replaced = routes.any(|route| route.local.is_some() || route.off.is_some());
         let is_excluded = match excluded.as_slice() {
             [] => true,
             [one] => {
@@ -126,17 +196,33 @@ impl Routes {
                     .to_owned(),
             );
         }
-        self.all.insert(first, whole);
+        // A route's rules come before the rules of its virtual host, because they may stop.
+        self.all.push(whole);
     }
 
     fn route(&mut self, route: &At, host: &Conditions, excluded: &mut Vec<Conditions>) {
         let action = route.proto("route");
         let mut rate_limits = action.proto("rate_limits").items();
-        if let Some(own) = own(route, PER_ROUTE) {
+        let per_route = own(route, PER_ROUTE);
+        if let Some(own) = &per_route {
             rate_limits.extend(own.proto("rate_limits").items());
         }
-        let (local, is_off) = (own(route, LOCAL), is_off(route));
-        if rate_limits.is_empty() && local.is_none() && !is_off {
+        let option = per_route.map(|own| own.proto("vh_rate_limits"));
+        let option = option.as_ref().and_then(At::str);
+        let clusters = action.proto("weighted_clusters").proto("clusters");
+        for cluster in clusters.items() {
+            let is_own = own(&cluster, LOCAL).is_some() || own(&cluster, PER_ROUTE).is_some();
+            if is_own || off(&cluster, None).is_some() || is_service_off(&cluster) {
+                let message = "the limits of a weighted cluster, which have no counterpart";
+                self.lost.push((cluster.place(), message.to_owned()));
+            }
+        }
+        let local = own(route, LOCAL);
+        let off = off(route, local.as_ref());
+        let local = local.filter(has_limit);
+        let is_service_off = is_service_off(route);
+        let ignores = is_service_off || option == Some("IGNORE");
+        if rate_limits.is_empty() && local.is_none() && off.is_none() && !ignores {
             return;
         }
         let mut differences = Vec::new();
@@ -155,17 +241,21 @@ impl Routes {
         } else {
             conditions.route = Some(json!({ "exact": name }));
         }
-        let includes = action.proto("include_vh_rate_limits").truth() == Some(true);
-        if !rate_limits.is_empty() && !includes {
+        let includes = action.proto("include_vh_rate_limits").truth() == Some(true)
+            || option == Some("INCLUDE");
+        if ignores || !rate_limits.is_empty() && !includes {
             excluded.push(conditions.clone());
         }
         self.all.push(Route {
             name,
+            local_conditions: conditions.clone(),
             conditions,
             differences,
             rate_limits,
             local,
-            is_off,
+            off,
+            is_service_off,
+            is_replaced: false,
         });
     }
 }
@@ -190,12 +280,56 @@ fn own(at: &At, name: &str) -> Option<At> {
     })
 }
 
-/// Returns true if `typed_per_filter_config` switches the filter off.
-fn is_off(at: &At) -> bool {
+/// Returns the place where a route switches `local_ratelimit` off: by `disabled`, or by a
+/// configuration without a limit.
+fn off(at: &At, local: Option<&At>) -> Option<Place> {
+    if let Some(local) = local.filter(|local| !has_limit(local)) {
+        return Some(local.place());
+    }
+    let all = at.proto("typed_per_filter_config").fields();
+    all.iter()
+        .find(|(name, config)| name.contains("local_ratelimit") && is_disabled(config))
+        .map(|(_, config)| config.place())
+}
+
+/// Returns true if a route switches the filter for a rate limit service off.
+fn is_service_off(at: &At) -> bool {
     let all = at.proto("typed_per_filter_config").fields();
     all.iter().any(|(name, config)| {
-        name.contains("local_ratelimit") && config.proto("disabled").truth() == Some(true)
+        name.contains("ratelimit") && !name.contains("local") && is_disabled(config)
     })
+}
+
+fn is_disabled(config: &At) -> bool {
+    config.proto("disabled").truth() == Some(true)
+}
+
+/// Returns false for a filter that only switches the configurations of routes on.
+pub(crate) fn has_limit(filter: &At) -> bool {
+    filter.proto("token_bucket").exists() || filter.proto("descriptors").exists()
+}
+
+/// Returns the domains of a virtual host.
+fn domains(host: &At) -> Vec<String> {
+    let domains = host.proto("domains").items();
+    domains.iter().filter_map(At::text).collect()
+}
+
+/// Returns true if Envoy prefers one domain to another for some hosts.
+fn is_narrower(one: &str, other: &str) -> bool {
+    let (one, other) = (one.to_ascii_lowercase(), other.to_ascii_lowercase());
+    if one == other || one == "*" {
+        return false;
+    }
+    if let Some(suffix) = other.strip_prefix('*') {
+        // Suffixes take precedence over prefixes.
+        return suffix.is_empty() || one.ends_with(suffix) && !one.ends_with('*');
+    }
+    match (other.strip_suffix('*'), one.strip_prefix('*')) {
+        (Some(_), Some(_)) => true,
+        (Some(prefix), None) => one.starts_with(prefix),
+        (None, _) => false,
+    }
 }
 
 fn domain_host(domain: &str) -> Host {
@@ -213,7 +347,19 @@ fn domain_host(domain: &str) -> Host {
 /// Adds the conditions of a route's match. The error says what is not tested.
 fn matched(route: &At, conditions: &mut Conditions) -> Result<(), String> {
     let text = |name: &str| route.proto(name).text();
-    if let Some(path) = text("path") {
+    let escaped = crate::conditions::escaped;
+    let without_case = if route.proto("case_sensitive").truth() != Some(false) {
+        None
+    } else if let Some(path) = text("path") {
+        Some(escaped(&path))
+    } else if let Some(prefix) = text("path_separated_prefix") {
+        Some(format!("{}(?:/.*)?", escaped(&prefix)))
+    } else {
+        text("prefix").map(|prefix| format!("{}.*", escaped(&prefix)))
+    };
+    if let Some(regex) = without_case {
+        conditions.path = Some(json!({ "regex": format!("(?i:{regex})") }));
+    } else if let Some(path) = text("path") {
         conditions.path = Some(json!({ "exact": path }));
     } else if let Some(prefix) = text("path_separated_prefix") {
         conditions.path = Some(json!({ "prefix": prefix }));

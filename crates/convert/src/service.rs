@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::actions::{Actions, Entry, EntryValue, Input};
 use crate::conditions::{Conditions, bucket_key};
+use crate::envoy::status;
 use crate::number::{duration, unit};
 use crate::out::{Out, Place, Rule, quoted};
 use crate::routes::Routes;
@@ -40,6 +41,8 @@ struct Walk {
 struct Service<'a> {
     domain: String,
     status: Option<u64>,
+    /// The mode of all rules, unless they are enforced.
+    mode: Option<&'static str>,
     described: &'a Described,
     /// Places of the nodes that a request reaches.
     reached: &'a mut BTreeSet<(usize, usize)>,
@@ -70,8 +73,8 @@ pub(crate) fn convert(services: &[At], routes: &Routes, out: &mut Out) {
             .global
             .iter()
             .find(|filter| filter.proto("domain").text().as_deref() == Some(&domain));
-        let status =
-            filter.and_then(|filter| filter.proto("rate_limited_status").proto("code").number());
+        let status = filter.and_then(|filter| status(&filter.proto("rate_limited_status")));
+        let mode = filter.and_then(|filter| mode(filter, routes, out));
         if routes.global.is_empty() && described.is_empty() {
             described = guessed(service, out);
         }
@@ -80,6 +83,7 @@ pub(crate) fn convert(services: &[At], routes: &Routes, out: &mut Out) {
             let mut inner = Service {
                 domain: domain.clone(),
                 status,
+                mode,
                 described: one,
                 reached: &mut reached,
                 rules: &mut rules,
@@ -102,13 +106,56 @@ pub(crate) fn convert(services: &[At], routes: &Routes, out: &mut Out) {
     }
 }
 
+/// Returns the mode of a filter's rules, and notes what a rule cannot choose.
+fn mode(filter: &At, routes: &Routes, out: &mut Out) -> Option<&'static str> {
+    let kind = filter.proto("request_type");
+    if let Some(kind) = kind.str().filter(|kind| *kind != "both") {
+        let message = format!(
+            "the rules apply to all requests, and the filter to `request_type: {}`",
+            quoted(kind)
+        );
+        out.note(&filter.place(), &message);
+    }
+    let mut mode = None;
+    for (name, off) in [("filter_enforced", "shadow"), ("filter_enabled", "off")] {
+        let share = filter.proto(name);
+        if !share.exists() {
+            continue;
+        }
+        let default = share.proto("default_value");
+        let numerator = default.proto("numerator").number().unwrap_or(0);
+        let whole = match default.proto("denominator").str() {
+            Some("TEN_THOUSAND") => 10_000,
+            Some("MILLION") => 1_000_000,
+            _ => 100,
+        };
+        if numerator == 0 {
+            mode = Some(off);
+        } else if numerator < whole {
+            let message = format!(
+                "the rules apply to all requests, and `{name}` chooses {numerator} of {whole}"
+            );
+            out.note(&share.place(), &message);
+        }
+    }
+    if routes.disabled.contains(&filter.place()) {
+        out.note(
+            &filter.place(),
+            "the filter is `disabled`, so its rules are off; a route that switches it on needs them",
+        );
+        mode = Some("off");
+    }
+    mode
+}
+
 /// Returns the actions of all routes.
 fn described(routes: &Routes, out: &mut Out) -> Vec<Described> {
     let mut all = Vec::new();
     if routes.global.is_empty() {
         return all;
     }
-    for route in &routes.all {
+    let mut is_counted = false;
+    for route in routes.all.iter().filter(|route| !route.is_service_off) {
         for rate_limit in &route.rate_limits {
             match Actions::read(rate_limit) {
                 Ok(actions) if actions.at_end => out.lost(
@@ -116,19 +163,12 @@ fn described(routes: &Routes, out: &mut Out) -> Vec<Described> {
                     "`apply_on_stream_done`; see `cost.settle` for costs that are known at the end",
                 ),
                 Ok(mut actions) => {
-                    let own = actions.conditions.clone();
-                    let conditions = Conditions {
-                        headers: [route.conditions.headers.clone(), own.headers.clone()].concat(),
-                        path: route.conditions.path.clone(),
-                        host: route.conditions.host.clone(),
-                        route: route.conditions.route.clone(),
-                        not: own.not.clone().or_else(|| route.conditions.not.clone()),
-                        ..own
-                    };
-                    actions.conditions = conditions;
+                    actions.within(&route.conditions);
                     actions.differences.extend(route.differences.clone());
-                    if route.rate_limits.len() > 1 {
-                        actions.differences.push(COUNTED.to_owned());
+                    if route.rate_limits.len() > 1 && !is_counted {
+                        // It is the same for all rules.
+                        out.note(&rate_limit.place(), COUNTED);
+                        is_counted = true;
                     }
                     all.push(Described {
                         name: route.name.clone(),
@@ -392,6 +432,9 @@ impl Service<'_> {
         }
         if node.get("shadow_mode").truth() == Some(true) {
             rule.set("mode", json!("shadow"));
+        }
+        if let Some(mode) = self.mode {
+            rule.set("mode", json!(mode));
         }
         if let Some(status) = self.status.filter(|status| *status >= 400) {
             rule.status(status);

@@ -78,3 +78,247 @@ fn a_value_of_the_service_keeps_its_limit_without_a_plain_rule() {
         assert_eq!(output.contains("mode: shadow"), has_plain, "{output}");
     }
 }
+
+/// Parts of a virtual host or route with a configuration of `local_ratelimit`.
+fn local(name: &str, tokens: u64) -> String {
+    format!(
+        "typed_per_filter_config: {{ envoy.filters.http.local_ratelimit: {} }}",
+        bucket(name, tokens)
+    )
+}
+
+fn bucket(name: &str, tokens: u64) -> String {
+    let all = "{ default_value: { numerator: 100 } }";
+    format!(
+        "{{ '@type': t/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit, stat_prefix: {name}, token_bucket: \
+         {{ max_tokens: {tokens}, fill_interval: 1s }}, filter_enabled: {all}, filter_enforced: {all} }}"
+    )
+}
+
+const EMPTY: &str = "typed_per_filter_config: { envoy.filters.http.local_ratelimit: { '@type': \
+                     t/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit, stat_prefix: none } }";
+
+const DISABLED: &str = "typed_per_filter_config: { envoy.filters.http.local_ratelimit: { '@type': \
+                        t/envoy.config.route.v3.FilterConfig, disabled: true } }";
+
+/// A route's limit replaces the limit of its virtual host, so its rule comes first and stops.
+#[test]
+fn the_most_specific_local_limit_applies() {
+    for own in [&local("up", 1000), EMPTY, DISABLED] {
+        let envoy = format!(
+            "http_filters: []\nvirtual_hosts:\n- name: api\n  domains: [a.com]\n  {}\n  routes:\n  - name: up\n    match: {{ prefix: /up }}\n    \
+             {own}\n",
+            local("vh", 10)
+        );
+        let output = converted(&[("e", &envoy)]);
+        let upload = "stop: true\n    match: { route: { exact: up } }";
+        has(&output, &[upload, "capacity: 10,"], &["Differs"]);
+        assert!(
+            output.find(upload) < output.find("capacity: 10,"),
+            "{output}"
+        );
+    }
+}
+
+#[test]
+fn a_route_without_limits_is_exempt_from_the_filter() {
+    for own in [EMPTY, DISABLED] {
+        let envoy = format!(
+            "http_filters:\n- typed_config: {}\nvirtual_hosts:\n- domains: ['*']\n  routes:\n  - name: health\n    {own}\n  \
+             - name: login\n    {}\n",
+            bucket("all", 50),
+            local("login", 3)
+        );
+        has(
+            &converted(&[("e", &envoy)]),
+            &[
+                "stop: true\n    match: { route: { exact: health } }",
+                "\"*\": unlimited",
+            ],
+            &["Differs"],
+        );
+    }
+}
+
+/// Other virtual hosts have their own hosts, also below a wildcard.
+#[test]
+fn a_virtual_host_leaves_the_hosts_of_others() {
+    for (own, other, all) in [
+        (
+            "*",
+            "a.com",
+            vec!["match: { not: { host: { exact: a.com } } }"],
+        ),
+        (
+            "*.b.com",
+            "*.a.b.com",
+            vec!["not: { host: { suffix: \".a.b.com\" } }"],
+        ),
+        (
+            "*.b.com",
+            "x.c.com",
+            vec!["match: { host: { suffix: \".b.com\" } }"],
+        ),
+        (
+            "www.b.com, '*'",
+            "*.b.com",
+            vec!["their names overlap in both directions"],
+        ),
+        ("a.com", "*", vec!["match: { host: { exact: a.com } }"]),
+    ] {
+        let envoy = format!(
+            "http_filters: []\nvirtual_hosts:\n- domains: ['{own}']\n  {}\n- domains: ['{other}']\n",
+            local("vh", 10)
+        );
+        let envoy = envoy.replace("['www.b.com, '*'']", "[www.b.com, '*']");
+        has(&converted(&[("e", &envoy)]), &all, &[]);
+    }
+}
+
+#[test]
+fn settings_of_envoy_are_not_lost() {
+    let all = bucket("all", 50);
+    let cluster = local("c", 3);
+    let rates = "rate_limits: [ { actions: [ { request_headers: { header_name: x-user, descriptor_key: user } } ] } ]";
+    let user = all.replace(
+        "stat_prefix",
+        "descriptors: [ { entries: [ { key: user } ], token_bucket: { max_tokens: 5, fill_interval: 1s } } ], stat_prefix",
+    );
+    let network = "{ '@type': t/envoy.extensions.filters.network.local_ratelimit.v3.LocalRateLimit, stat_prefix: n }";
+    let route = local("r", 3);
+    let filter = format!("http_filters:\n- typed_config: {all}\n");
+    for (envoy, text) in [
+        (
+            format!(
+                "{filter}- disabled: true\n  typed_config: {}\n",
+                bucket("other", 70)
+            ),
+            "a filter that is `disabled`",
+        ),
+        (
+            format!(
+                "{filter}virtual_hosts:\n- domains: ['*']\n  routes:\n  - name: r\n    route: {{ weighted_clusters: \
+                 {{ clusters: [ {{ name: a, {cluster} }} ] }} }}\n"
+            ),
+            "the limits of a weighted cluster",
+        ),
+        (
+            format!("{filter}- typed_config: {network}\n"),
+            "a `local_ratelimit` of connections",
+        ),
+        (
+            format!("{filter}- typed_config: {}\n", bucket("other", 70)),
+            "check the rules that stop if one list has several such filters",
+        ),
+        (
+            format!(
+                "http_filters:\n- typed_config: {user}\nvirtual_hosts:\n- domains: [a.com]\n  {rates}\n"
+            ),
+            "match: { host: { exact: a.com } }\n    key: [ { header: x-user } ]",
+        ),
+        (
+            format!(
+                "http_filters: []\nvirtual_hosts:\n- domains: ['*']\n  routes:\n  - match: {{ prefix: /Api, case_sensitive: false }}\n    {route}\n"
+            ),
+            "path: { regex: \"(?i:/Api.*)\" }",
+        ),
+        (
+            filter.replace("stat_prefix", "status: { code: BadGateway }, stat_prefix"),
+            "refuse: { status: 502 }",
+        ),
+        (
+            filter.replace("stat_prefix", "vh_rate_limits: IGNORE, stat_prefix"),
+            "`vh_rate_limits` is ignored",
+        ),
+    ] {
+        has(&converted(&[("e", &envoy)]), &[text], &[]);
+    }
+}
+
+#[test]
+fn settings_of_the_service_filter_are_not_lost() {
+    let service = "domain: d\ndescriptors:\n- { key: generic_key, value: vh, rate_limit: { unit: minute, requests_per_unit: 5 } }\n\
+                   - { key: generic_key, value: r, rate_limit: { unit: minute, requests_per_unit: 7 } }\n";
+    let hosts = |more: &str| {
+        format!(
+            "- name: api\n  domains: [a.com]\n  rate_limits: [ {{ actions: [ {{ generic_key: {{ descriptor_value: vh }} }} ] }} ]\n  \
+             routes:\n  - name: r\n    match: {{ prefix: /r }}\n    route: {{ rate_limits: [ {{ actions: [ {{ generic_key: \
+             {{ descriptor_value: r }} }} ] }} ] }}\n{more}"
+        )
+    };
+    let excluded = "match: { host: { exact: a.com }, not: { route: { exact: r } } }";
+    let per_route = |inner: &str| {
+        format!("    typed_per_filter_config: {{ envoy.filters.http.ratelimit: {{ {inner} }} }}\n")
+    };
+    let include = per_route(
+        "'@type': t/envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute, vh_rate_limits: INCLUDE",
+    );
+    let off = per_route("'@type': t/envoy.config.route.v3.FilterConfig, disabled: true");
+    let query = hosts("").replace(
+        "name: r\n    match: { prefix: /r }",
+        "match: { prefix: /r, query_parameters: [ { name: debug, string_match: { exact: full } } ] }",
+    );
+    for (filter, hosts, all, none) in [
+        ("", hosts(""), vec![excluded, "capacity: 7"], vec![]),
+        (
+            "",
+            hosts(&include),
+            vec!["match: { host: { exact: a.com } }"],
+            vec![],
+        ),
+        ("", hosts(&off), vec![excluded], vec!["capacity: 7"]),
+        (
+            "",
+            query,
+            vec!["query: [ { name: debug, exact: full } ]"],
+            vec![],
+        ),
+        (
+            ", request_type: external",
+            hosts(""),
+            vec!["`request_type: external`"],
+            vec![],
+        ),
+        (
+            ", filter_enforced: { default_value: { numerator: 0 } }",
+            hosts(""),
+            vec!["mode: shadow"],
+            vec![],
+        ),
+        (
+            ", filter_enabled: { default_value: { numerator: 30 } }",
+            hosts(""),
+            vec!["chooses 30 of 100"],
+            vec!["mode:"],
+        ),
+        (
+            ", rate_limited_status: { code: ServiceUnavailable }",
+            hosts(""),
+            vec!["refuse: { status: 503 }"],
+            vec![],
+        ),
+    ] {
+        let envoy = with_service(filter, &hosts);
+        has(&converted(&[("e", &envoy), ("s", service)]), &all, &none);
+    }
+    let envoy =
+        with_service("", &hosts("")).replace("- name: r\n  typed", "- disabled: true\n  typed");
+    has(
+        &converted(&[("e", &envoy), ("s", service)]),
+        &["mode: \"off\"", "the filter is `disabled`"],
+        &[],
+    );
+}
+
+/// A client with a long value must not avoid the later rules.
+#[test]
+fn rules_that_stop_skip_long_values() {
+    let envoy = format!(
+        "http_filters:\n- typed_config: {}\nvirtual_hosts:\n- domains: [a.com]\n  routes:\n  - match: {{ prefix: /up }}\n    {}\n  \
+         - name: x\n    {}\n",
+        bucket("all", 50),
+        local("up", 3),
+        local("x", 3)
+    );
+    has(&converted(&[("e", &envoy)]), &["on_long_value: skip"], &[]);
+}
