@@ -13,11 +13,10 @@ use crate::conditions::{Conditions, named};
 use crate::out::{Out, Place, Rule, quoted};
 use crate::yaml::At;
 
-/// Property prefixes of the routes, for all versions.
-const ROOTS: [&str; 3] = [
-    "spring.cloud.gateway.routes",
-    "spring.cloud.gateway.server.webflux.routes",
-    "spring.cloud.gateway.default-filters",
+/// Property prefixes of the gateway, for all versions. The longer one is first.
+const ROOTS: [&str; 2] = [
+    "spring.cloud.gateway.server.webflux.",
+    "spring.cloud.gateway.",
 ];
 
 /// Returns true if a text has properties of Spring Cloud Gateway.
@@ -34,52 +33,120 @@ pub(crate) fn looks_like_document(document: &At) -> bool {
         || document
             .fields()
             .iter()
-            .any(|(name, _)| name.starts_with("spring.cloud.gateway"))
+            .any(|(name, _)| name.starts_with("spring."))
 }
 
+/// Arguments of a filter by their names.
+type Args = BTreeMap<String, String>;
+
 /// A route, whatever the form in which it was written.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Route {
     id: String,
     predicates: Vec<String>,
-    place: Place,
-    limiter: BTreeMap<String, String>,
+    /// Routes with smaller numbers are tried first.
+    order: i64,
+    limiters: Vec<(Place, Args)>,
+}
+
+/// Returns the values at a path. A key may name several steps of the path.
+fn dig(at: &At, path: &[&str]) -> Vec<At> {
+    if path.is_empty() {
+        return vec![at.clone()];
+    }
+    let mut found = Vec::new();
+    for (name, inner) in at.fields() {
+        let steps: Vec<&str> = name.split('.').collect();
+        if let Some(rest) = path.strip_prefix(steps.as_slice()) {
+            found.extend(dig(&inner, rest));
+        }
+    }
+    found
 }
 
 /// Converts a YAML document.
 pub(crate) fn document(document: &At, out: &mut Out) {
-    let gateway = document.get("spring").get("cloud").get("gateway");
-    let mut found = 0_usize;
-    for gateway in [gateway.clone(), gateway.get("server").get("webflux")] {
-        let all = gateway.get("default-filters").items();
-        for route in gateway.get("routes").items() {
-            let id = route.get("id").text().unwrap_or_default();
+    let (mut routes, mut defaults) = (Vec::new(), Vec::new());
+    for gateway in ROOTS {
+        let list = |name: &str| -> Vec<At> {
+            let path: Vec<&str> = gateway.split_terminator('.').chain([name]).collect();
+            dig(document, &path).iter().flat_map(At::items).collect()
+        };
+        for filter in list("default-filters") {
+            defaults.extend(limiter(&filter).map(|args| (filter.place(), args)));
+        }
+        for route in list("routes") {
             let predicates = route.get("predicates").items();
-            let predicates: Vec<String> = predicates.iter().map(predicate).collect();
-            for filter in route.get("filters").items().iter().chain(&all) {
-                let Some(limiter) = limiter(filter) else {
-                    continue;
-                };
-                found = found.saturating_add(1);
-                let place = filter.place();
-                add(
-                    &Route {
-                        id: id.clone(),
-                        predicates: predicates.clone(),
-                        place,
-                        limiter,
-                    },
-                    out,
-                );
-            }
+            let filters = route.get("filters").items();
+            let order = route.get("order").text();
+            routes.push(Route {
+                id: route.get("id").text().unwrap_or_default(),
+                predicates: predicates.iter().map(predicate).collect(),
+                order: order.and_then(|order| order.parse().ok()).unwrap_or(0),
+                limiters: filters
+                    .iter()
+                    .filter_map(|filter| Some((filter.place(), limiter(filter)?)))
+                    .collect(),
+            });
         }
     }
-    if found == 0 {
+    for profile in dig(document, &["spring", "config", "activate", "on-profile"]) {
+        let message = format!(
+            "the rules always apply, and their source only in the profile {}",
+            quoted(&profile.json())
+        );
+        out.note(&profile.place(), &message);
+    }
+    if !add_all(routes, &defaults, out) {
         out.note(
             &document.place(),
-            "no filter `RequestRateLimiter` in a route",
+            "no filter `RequestRateLimiter` in a list of routes",
         );
     }
+}
+
+/// Adds the rules of routes. Returns false if no route has a limiter.
+fn add_all(mut routes: Vec<Route>, defaults: &[(Place, Args)], out: &mut Out) -> bool {
+    if let (true, [(place, _), ..]) = (routes.is_empty(), defaults) {
+        out.lost(place, "a default filter without a list of routes");
+        return true;
+    }
+    routes.sort_by_key(|route| route.order);
+    let mut found = false;
+    for (index, route) in routes.iter().enumerate() {
+        let earlier: Vec<&Route> = routes.iter().take(index).collect();
+        for (place, args) in route.limiters.iter().chain(defaults) {
+            found = true;
+            add(route, &earlier, place, args, out);
+        }
+    }
+    found
+}
+
+/// Returns true if a request may satisfy the path predicates of both routes.
+fn overlaps(one: &Route, other: &Route) -> bool {
+    let starts = |route: &Route| -> Vec<String> {
+        let paths = route.predicates.iter();
+        let paths = paths.filter_map(|predicate| predicate.strip_prefix("Path="));
+        let paths = paths.flat_map(|paths| paths.split(','));
+        paths
+            .map(|path| {
+                let path = path.trim();
+                let end = path.find(['*', '{', '?']).unwrap_or(path.len());
+                // `/api/**` includes `/api`.
+                let start = path.get(..end).unwrap_or_default();
+                start.trim_end_matches('/').to_owned()
+            })
+            .collect()
+    };
+    let (one, other) = (starts(one), starts(other));
+    one.is_empty()
+        || other.is_empty()
+        || one.iter().any(|one| {
+            other
+                .iter()
+                .any(|other| one.starts_with(other.as_str()) || other.starts_with(one.as_str()))
+        })
 }
 
 /// Returns a predicate in its short form, `NAME=VALUES`.
@@ -101,7 +168,7 @@ fn predicate(at: &At) -> String {
 }
 
 /// Returns the arguments of a filter if it is a limiter.
-fn limiter(filter: &At) -> Option<BTreeMap<String, String>> {
+fn limiter(filter: &At) -> Option<Args> {
     if let Some(text) = filter.str() {
         let (name, args) = text.split_once('=').unwrap_or((text, ""));
         return (name.trim() == "RequestRateLimiter").then(|| short_form(args));
@@ -127,7 +194,7 @@ fn limiter(filter: &At) -> Option<BTreeMap<String, String>> {
 }
 
 /// Reads `2, 2, #{@resolver}`: the rate, the burst and the key resolver.
-fn short_form(args: &str) -> BTreeMap<String, String> {
+fn short_form(args: &str) -> Args {
     let names = [
         "redis-rate-limiter.replenishRate",
         "redis-rate-limiter.burstCapacity",
@@ -143,8 +210,8 @@ fn short_form(args: &str) -> BTreeMap<String, String> {
 
 /// Converts a text of properties.
 pub(crate) fn properties(file: &Rc<str>, text: &str, out: &mut Out) {
-    let mut routes: BTreeMap<(usize, usize), Route> = BTreeMap::new();
-    let mut heads: BTreeMap<usize, (String, Vec<String>)> = BTreeMap::new();
+    let mut filters: BTreeMap<(Option<usize>, usize), (Place, Args)> = BTreeMap::new();
+    let mut routes: BTreeMap<usize, Route> = BTreeMap::new();
     for (line, text) in (1..).zip(text.lines()) {
         let place = Place::new(file, Position { line, column: 1 });
         let text = text.trim();
@@ -158,21 +225,28 @@ pub(crate) fn properties(file: &Rc<str>, text: &str, out: &mut Out) {
         let Some(rest) = ROOTS.iter().find_map(|root| name.strip_prefix(root)) else {
             continue;
         };
-        let Some((route, rest)) = numbered(rest) else {
-            continue;
+        let (route, filter) = if let Some(rest) = rest.strip_prefix("default-filters") {
+            (None, numbered(rest))
+        } else {
+            let Some((number, rest)) = rest.strip_prefix("routes").and_then(numbered) else {
+                continue;
+            };
+            let route = routes.entry(number).or_default();
+            if rest == ".id" {
+                value.clone_into(&mut route.id);
+            } else if rest == ".order" {
+                route.order = value.parse().unwrap_or(0);
+            } else if rest.starts_with(".predicates[") {
+                route.predicates.push(value.to_owned());
+            }
+            (
+                Some(number),
+                rest.strip_prefix(".filters").and_then(numbered),
+            )
         };
-        let head = heads.entry(route).or_default();
-        if rest == ".id" {
-            value.clone_into(&mut head.0);
-        } else if rest.starts_with(".predicates[") {
-            head.1.push(value.to_owned());
-        } else if let Some((filter, rest)) = rest.strip_prefix(".filters").and_then(numbered) {
-            let entry = routes.entry((route, filter)).or_insert_with(|| Route {
-                id: String::new(),
-                predicates: Vec::new(),
-                place,
-                limiter: BTreeMap::new(),
-            });
+        if let Some((filter, rest)) = filter {
+            let entry = filters.entry((route, filter));
+            let (_, entry) = entry.or_insert_with(|| (place, Args::new()));
             let name = rest.trim_start_matches(['.', '[']).trim_end_matches(']');
             let name = name
                 .strip_prefix("args.")
@@ -180,23 +254,24 @@ pub(crate) fn properties(file: &Rc<str>, text: &str, out: &mut Out) {
                 .unwrap_or(name);
             let (short, args) = value.split_once('=').unwrap_or((value, ""));
             if name.is_empty() && short == "RequestRateLimiter" {
-                entry.limiter = short_form(args);
-                entry.limiter.insert("name".to_owned(), short.to_owned());
+                *entry = short_form(args);
+                entry.insert("name".to_owned(), short.to_owned());
             } else {
-                entry.limiter.insert(name.to_owned(), value.to_owned());
+                entry.insert(name.to_owned(), value.to_owned());
             }
         }
     }
-    for ((number, _), mut route) in routes {
-        if route.limiter.get("name").map(String::as_str) != Some("RequestRateLimiter") {
+    let mut defaults = Vec::new();
+    for ((number, _), filter) in filters {
+        if filter.1.get("name").map(String::as_str) != Some("RequestRateLimiter") {
             continue;
         }
-        if let Some((id, predicates)) = heads.get(&number) {
-            id.clone_into(&mut route.id);
-            route.predicates.clone_from(predicates);
+        match number.and_then(|number| routes.get_mut(&number)) {
+            Some(route) => route.limiters.push(filter),
+            None => defaults.push(filter),
         }
-        add(&route, out);
     }
+    add_all(routes.into_values().collect(), &defaults, out);
 }
 
 /// Splits `[3].rest`.
@@ -205,18 +280,17 @@ fn numbered(text: &str) -> Option<(usize, &str)> {
     Some((number.parse().ok()?, rest))
 }
 
-/// Adds the rule of a route.
-fn add(route: &Route, out: &mut Out) {
+/// Adds the rule of a route for a limiter.
+fn add(route: &Route, earlier: &[&Route], place: &Place, args: &Args, out: &mut Out) {
     // Spring reads names in kebab case, too.
     let find = |name: &str| {
         let plain = |text: &str| text.replace(['-', '_'], "").to_ascii_lowercase();
-        let mut all = route.limiter.iter();
+        let mut all = args.iter();
         let found = all.find(|(key, _)| plain(key).rsplit('.').next() == Some(&plain(name)));
         found.map(|(_, value)| value.as_str())
     };
     let number = |name: &str| find(name).and_then(|text| text.parse::<u64>().ok());
-    let words: Vec<String> = route
-        .limiter
+    let words: Vec<String> = args
         .iter()
         .filter(|(name, _)| *name != "name")
         .map(|(name, value)| format!("{}: {value}", name.rsplit('.').next().unwrap_or(name)))
@@ -226,13 +300,13 @@ fn add(route: &Route, out: &mut Out) {
         route.id,
         words.join(", ")
     );
-    let mut rule = Rule::new(&route.id, &route.place, &original);
+    let mut rule = Rule::new(&route.id, place, &original);
     let (Some(rate), burst) = (number("replenishRate"), number("burstCapacity")) else {
         let message = format!(
             "{}: expected `replenishRate` as a whole number",
             rule.original()
         );
-        out.lost(&route.place, &message);
+        out.lost(place, &message);
         return;
     };
     let mut conditions = Conditions::default();
@@ -241,6 +315,19 @@ fn add(route: &Route, out: &mut Out) {
             rule.differs(format!(
                 "the rule does not test the predicate `{}`{why}",
                 quoted(predicate)
+            ));
+        }
+    }
+    // Spring uses the first route that matches.
+    for other in earlier.iter().filter(|other| overlaps(other, route)) {
+        let mut its = Conditions::default();
+        let mut predicates = other.predicates.iter();
+        let is_exact = predicates.all(|predicate| restrict(predicate, &mut its).is_ok());
+        let its = its.value().filter(|_| is_exact);
+        if !its.is_some_and(|its| conditions.exclude(its)) {
+            rule.differs(format!(
+                "the rule may also count requests of the route `{}`, which Spring tries first",
+                quoted(&other.id)
             ));
         }
     }
@@ -367,6 +454,13 @@ fn path_test(pattern: &str) -> Option<Option<Value>> {
     if pattern == "/**" || pattern == "**" {
         return Some(None);
     }
+    // `{*name}` matches any number of segments, as `**` does.
+    if let Some((start, end)) = pattern.rsplit_once('/')
+        && end.starts_with("{*")
+        && end.ends_with('}')
+    {
+        return path_test(&format!("{start}/**"));
+    }
     let is_plain = |text: &str| !text.contains(['*', '{', '?']);
     if let Some(prefix) = pattern
         .strip_suffix("/**")
@@ -380,7 +474,7 @@ fn path_test(pattern: &str) -> Option<Option<Value>> {
     let is_template = |segment: &str| {
         is_plain(segment)
             || segment == "*"
-            || segment.starts_with('{') && segment.ends_with('}') && !segment.contains(':')
+            || segment.starts_with('{') && segment.ends_with('}') && !segment.contains([':', '*'])
     };
     if pattern.split('/').all(is_template) && !pattern.contains("**") {
         let segments: Vec<String> = pattern

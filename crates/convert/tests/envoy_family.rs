@@ -1,4 +1,4 @@
-//! Parts of Envoy and its relatives that a rule must not lose in silence.
+//! Parts of Envoy, its relatives and Spring Cloud Gateway that a rule must not lose in silence.
 #![cfg(test)]
 
 use loudou_check::{Content, check};
@@ -321,4 +321,64 @@ fn rules_that_stop_skip_long_values() {
         local("x", 3)
     );
     has(&converted(&[("e", &envoy)]), &["on_long_value: skip"], &[]);
+}
+
+#[test]
+fn spring_routes_are_read_in_their_order() {
+    let limiter =
+        "filters: [ { name: RequestRateLimiter, args: { redis-rate-limiter.replenishRate: 7 } } ]";
+    let yaml =
+        |routes: &str| format!("spring: {{ cloud: {{ gateway: {{ routes: [ {routes} ] }} }} }}\n");
+    let special = "id: special, predicates: [ Path=/api/special/** ]";
+    let after = "id: special, predicates: [ Path=/api/special/**, 'After=2017' ]";
+    let api = format!("id: api, predicates: [ Path=/api/** ], {limiter}");
+    let excluded = "match: { path: { prefix: /api }, not: { path: { prefix: /api/special } } }";
+    let all = "match: { path: { prefix: /api } }";
+    let any = format!("{{ id: a, {limiter} }}");
+    let defaults = "spring.cloud.gateway.default-filters[0].name=RequestRateLimiter\n\
+                    spring.cloud.gateway.default-filters[0].args.redis-rate-limiter.replenishRate=7\n";
+    let route = "spring.cloud.gateway.routes[0].predicates[0]=Path=/api/**\n";
+    for (text, expected) in [
+        (yaml(&format!("{{ {special} }}, {{ {api} }}")), excluded),
+        (yaml(&format!("{{ {api} }}, {{ {special} }}")), all),
+        (
+            yaml(&format!("{{ {api} }}, {{ {special}, order: -1 }}")),
+            excluded,
+        ),
+        (
+            yaml(&format!("{{ {after} }}, {{ {api} }}")),
+            "requests of the route `special`, which Spring tries first",
+        ),
+        (
+            yaml(&format!(
+                "{{ id: a, predicates: [ 'Path=/b/{{*rest}}' ], {limiter} }}"
+            )),
+            "match: { path: { prefix: /b } }",
+        ),
+        (
+            format!("spring.cloud.gateway: {{ routes: [ {any} ] }}\n"),
+            "name: a",
+        ),
+        (
+            format!("spring: {{ cloud: {{ gateway: {{ server.webflux.routes: [ {any} ] }} }} }}\n"),
+            "name: a",
+        ),
+        (
+            format!(
+                "spring: {{ config.activate.on-profile: prod, cloud.gateway.routes: [ {any} ] }}\n"
+            ),
+            "only in the profile",
+        ),
+        (format!("{defaults}{route}"), all),
+        (
+            format!("{defaults}{route}").replace("gateway.", "gateway.server.webflux."),
+            all,
+        ),
+        (
+            defaults.to_owned(),
+            "a default filter without a list of routes",
+        ),
+    ] {
+        has(&converted(&[("s", &text)]), &[expected], &[]);
+    }
 }
