@@ -21,12 +21,22 @@ pub(crate) fn convert(objects: &[At], out: &mut Out) {
     let policies: Vec<(&At, Target)> = policies
         .map(|policy| (policy, Target::of(policy, out)))
         .collect();
+    for (policy, _) in &policies {
+        let merge = policy.get("spec").get("mergeType");
+        if merge.exists() {
+            let message = format!(
+                "`mergeType: {}` is ignored, so add the rules of the Gateway's policy that also apply to this route",
+                quoted(&merge.text().unwrap_or_default())
+            );
+            out.note(&merge.place(), &message);
+        }
+    }
     if let [(first, _), _, ..] = policies.as_slice()
         && policies.iter().any(|(_, target)| target.route.is_none())
     {
         out.note(
             &first.place(),
-            "the policy of a route replaces the policy of its Gateway; convert the policies of each target separately",
+            "the policy of a route replaces the policy of its Gateway, unless it has a `mergeType`; convert the policies of each target separately",
         );
     }
     for (policy, target) in &policies {
@@ -182,7 +192,10 @@ impl Target {
         if let Some(value) = conditions.value() {
             rule.set("match", value);
         }
-        if stops {
+        let is_shadow = at.get("shadowMode").truth() == Some(true);
+        if stops && is_shadow {
+            rule.differs("the rule without clientSelectors also counts these requests, because a rule in shadow mode does not stop");
+        } else if stops {
             rule.remark(
                 "It stops, because the rule without clientSelectors counts only the other requests",
             );
@@ -190,7 +203,7 @@ impl Target {
         }
         rule.set("key", Value::Array(parts));
         rule.set("limits", json!([limit]));
-        if at.get("shadowMode").truth() == Some(true) {
+        if is_shadow {
             rule.set("mode", json!("shadow"));
         }
         out.add(rule);
@@ -237,7 +250,11 @@ fn select(
         let methods = methods
             .iter()
             .filter_map(|method| method.get("value").text());
-        conditions.methods = methods.collect();
+        let methods: Vec<String> = methods.collect();
+        if !conditions.methods.is_empty() && conditions.methods != methods {
+            return Err("two selectors with different methods".to_owned());
+        }
+        conditions.methods = methods;
     }
     let path = selector.get("path");
     if path.exists() {

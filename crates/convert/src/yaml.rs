@@ -8,6 +8,9 @@ use serde_json::Value;
 
 use crate::out::Place;
 
+/// The key by which YAML adds the fields of other objects.
+const MERGE: &str = "<<";
+
 static NULL: Value = Value::Null;
 
 /// A value in a document, or the place where it would be.
@@ -50,16 +53,37 @@ impl At {
         self.value().is_null()
     }
 
-    /// Returns a field by its exact name.
+    /// Returns a field by its exact name. An object's own field takes precedence over a merged one.
     pub(crate) fn get(&self, name: &str) -> Self {
-        self.at(self.path.field(name))
+        let own = self.at(self.path.field(name));
+        let has_own = self.value().get(name).is_some();
+        let merged = (!has_own).then(|| self.merged()).into_iter().flatten();
+        let mut merged = merged.map(|inner| inner.get(name));
+        merged.find(Self::exists).unwrap_or(own)
     }
 
     /// Returns a field of a protobuf message, by either of its names.
     pub(crate) fn proto(&self, name: &str) -> Self {
         let fields = self.value().as_object();
         let found = fields.and_then(|fields| proto::get(fields, name));
-        self.get(found.map_or(name, |(found, _)| found))
+        if let Some((found, _)) = found {
+            return self.get(found);
+        }
+        let mut merged = self.merged().into_iter().map(|inner| inner.proto(name));
+        merged
+            .find(Self::exists)
+            .unwrap_or_else(|| self.at(self.path.field(name)))
+    }
+
+    /// Returns the objects that `<<` merges into this one. The document's depth bounds the
+    /// recursion of the callers.
+    fn merged(&self) -> Vec<Self> {
+        let merge = self.at(self.path.field(MERGE));
+        match merge.value() {
+            Value::Object(_) => vec![merge],
+            Value::Array(_) => merge.items(),
+            _ => Vec::new(),
+        }
     }
 
     /// Returns the elements of a list.
@@ -71,9 +95,16 @@ impl At {
     /// Returns the fields of an object, with their names.
     pub(crate) fn fields(&self) -> Vec<(String, Self)> {
         let fields = self.value().as_object().into_iter().flatten();
-        fields
-            .map(|(name, _)| (name.clone(), self.get(name)))
-            .collect()
+        let own = fields.map(|(name, _)| name).filter(|name| *name != MERGE);
+        let mut all: Vec<(String, Self)> = own.map(|name| (name.clone(), self.get(name))).collect();
+        for merged in self.merged() {
+            for (name, field) in merged.fields() {
+                if !all.iter().any(|(known, _)| *known == name) {
+                    all.push((name, field));
+                }
+            }
+        }
+        all
     }
 
     pub(crate) fn str(&self) -> Option<&str> {

@@ -1,4 +1,4 @@
-//! Parts of Envoy, its relatives and Spring Cloud Gateway that a rule must not lose in silence.
+//! Parts of Envoy, its relatives and Spring Cloud Gateway, and of YAML, that a rule must not lose in silence.
 #![cfg(test)]
 
 use loudou_check::{Content, check};
@@ -380,5 +380,52 @@ fn spring_routes_are_read_in_their_order() {
         ),
     ] {
         has(&converted(&[("s", &text)]), &[expected], &[]);
+    }
+}
+
+#[test]
+fn merged_fields_are_read() {
+    let service = "domain: d\nx: &base { unit: minute, requests_per_unit: 9 }\nz: &more { unit: hour, x: 1 }\ndescriptors:\n\
+                   - { key: generic_key, value: a, rate_limit: { <<: *base } }\n\
+                   - { key: generic_key, value: b, rate_limit: { <<: *base, requests_per_unit: 5 } }\n\
+                   - { key: generic_key, value: c, rate_limit: { <<: [ *more, *base ] } }\n";
+    has(
+        &converted(&[("s", service)]),
+        &[
+            "capacity: 9, window: 1m",
+            "capacity: 5, window: 1m",
+            "capacity: 9, window: 1h",
+        ],
+        &["not converted"],
+    );
+}
+
+#[test]
+fn policies_of_envoy_gateway_are_not_changed() {
+    let policy = |more: &str, rules: &str| {
+        format!(
+            "apiVersion: gateway.envoyproxy.io/v1alpha1\nkind: BackendTrafficPolicy\nmetadata: {{ name: p }}\nspec: {{ {more} \
+             targetRef: {{ kind: HTTPRoute, name: r }}, rateLimit: {{ {rules} }} }}\n"
+        )
+    };
+    let limit = "limit: { requests: 5, unit: Second }";
+    let global = format!("global: {{ rules: [ {{ {limit} }} ] }}");
+    let methods = format!(
+        "global: {{ rules: [ {{ clientSelectors: [ {{ methods: [ {{ value: GET }} ] }}, {{ methods: [ {{ value: POST }} ] }} ], \
+         {limit} }} ] }}"
+    );
+    let shadow = format!(
+        "local: {{ rules: [ {{ clientSelectors: [ {{ headers: [ {{ name: x, value: y1 }} ] }} ], {limit}, shadowMode: true }}, \
+         {{ {limit} }} ] }}"
+    );
+    for (text, expected) in [
+        (
+            policy("mergeType: StrategicMerge,", &global),
+            "`mergeType: StrategicMerge` is ignored",
+        ),
+        (policy("", &methods), "two selectors with different methods"),
+        (policy("", &shadow), "a rule in shadow mode does not stop"),
+    ] {
+        has(&converted(&[("p", &text)]), &[expected], &[]);
     }
 }
