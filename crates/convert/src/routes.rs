@@ -16,6 +16,9 @@ const NETWORK: &str = "envoy.extensions.filters.network.local_ratelimit.v3.Local
 const PER_FILTER: [&str; 2] = ["typed_per_filter_config", "typedPerFilterConfig"];
 const VIRTUAL_HOSTS: [&str; 2] = ["virtual_hosts", "virtualHosts"];
 
+/// Maximum number of domains that are compared with the domains of a virtual host.
+const MAX_DOMAINS: usize = 256;
+
 /// A route or virtual host.
 #[derive(Clone)]
 pub(crate) struct Route {
@@ -92,17 +95,16 @@ impl Routes {
         if is_disabled && let Some(config) = typed(&at.proto("typed_config"), GLOBAL) {
             self.disabled.push(config.place());
         }
+        let first = self.all.len();
+        let has_hosts = at.proto("virtual_hosts").exists();
         for (name, field) in at.fields() {
             if VIRTUAL_HOSTS.contains(&name.as_str()) {
                 let hosts = field.items();
-                for (index, host) in hosts.iter().enumerate() {
-                    let others = hosts.iter().enumerate();
-                    let others = others.filter(|(other, _)| *other != index);
-                    let others: Vec<String> =
-                        others.flat_map(|(_, other)| domains(other)).collect();
-                    self.host(host, &others);
+                let all: Vec<String> = hosts.iter().flat_map(domains).collect();
+                for host in &hosts {
+                    self.host(host, &all);
                 }
-            } else if PER_FILTER.contains(&name.as_str()) {
+            } else if PER_FILTER.contains(&name.as_str()) && !has_hosts {
                 // A part of a route that an EnvoyFilter adds.
                 let local = own(at, LOCAL);
                 if let Some(place) = off(at, local.as_ref()) {
@@ -128,10 +130,28 @@ impl Routes {
                 self.visit(&field);
             }
         }
+        // The limits of a `RouteConfiguration` apply where its virtual hosts and routes have none.
+        let local = own(at, LOCAL).filter(|_| has_hosts);
+        let off = off(at, local.as_ref()).filter(|_| has_hosts);
+        let local = local.filter(has_limit);
+        if local.is_some() || off.is_some() {
+            let is_own = |route: &Route| route.local.is_some() || route.off.is_some();
+            self.all.push(Route {
+                name: at.proto("name").text().unwrap_or_default(),
+                conditions: Conditions::default(),
+                differences: Vec::new(),
+                rate_limits: Vec::new(),
+                local,
+                local_conditions: Conditions::default(),
+                off,
+                is_service_off: false,
+                is_replaced: self.all.iter().skip(first).any(is_own),
+            });
+        }
     }
 
-    /// Adds a virtual host and its routes. The other hosts are domains of other virtual hosts.
-    fn host(&mut self, host: &At, others: &[String]) {
+    /// Adds a virtual host and its routes. All domains of all virtual hosts are given.
+    fn host(&mut self, host: &At, all: &[String]) {
         let mut conditions = Conditions::default();
         let mut differences = Vec::new();
         let domains = domains(host);
@@ -140,9 +160,11 @@ impl Routes {
             host_conditions(&hosts.iter().collect::<Vec<_>>(), &mut conditions);
         }
         // Envoy prefers exact names to wildcards, and longer wildcards to shorter ones.
-        let taken = others.iter();
+        let taken = all.iter().take(MAX_DOMAINS);
         let taken: Vec<&String> = taken
-            .filter(|other| domains.iter().any(|own| is_narrower(other, own)))
+            .filter(|other| {
+                !domains.contains(other) && domains.iter().any(|own| is_narrower(other, own))
+            })
             .collect();
         let is_mixed = taken
             .iter()
@@ -150,6 +172,11 @@ impl Routes {
         let mut excluded = Conditions::default();
         let hosts: Vec<Host> = taken.iter().map(|domain| domain_host(domain)).collect();
         host_conditions(&hosts.iter().collect::<Vec<_>>(), &mut excluded);
+        if all.len() > MAX_DOMAINS && domains.iter().any(|own| own.contains('*')) {
+            differences.push(format!(
+                "the rule may also apply to hosts of other virtual hosts, because there are more than {MAX_DOMAINS} domains"
+            ));
+        }
         if is_mixed {
             differences.push(
                 "the rule also applies to hosts of other virtual hosts, because their names overlap in both directions"
@@ -158,12 +185,16 @@ impl Routes {
         } else if let Some(excluded) = excluded.value() {
             conditions.exclude(excluded);
         }
+        let mut rate_limits = host.proto("rate_limits").items();
+        if let Some(own) = own(host, PER_ROUTE) {
+            rate_limits.extend(own.proto("rate_limits").items());
+        }
         let local = own(host, LOCAL);
         let mut whole = Route {
             name: host.proto("name").text().unwrap_or_default(),
             conditions: conditions.clone(),
             differences,
-            rate_limits: host.proto("rate_limits").items(),
+            rate_limits,
             off: off(host, local.as_ref()),
             local: local.filter(has_limit),
             local_conditions: conditions.clone(),

@@ -36,6 +36,9 @@ pub(crate) fn looks_like_document(document: &At) -> bool {
             .any(|(name, _)| name.starts_with("spring."))
 }
 
+/// Maximum number of routes, because each is compared with all routes before it.
+const MAX_ROUTES: usize = 1_000;
+
 /// Arguments of a filter by their names.
 type Args = BTreeMap<String, String>;
 
@@ -109,6 +112,17 @@ pub(crate) fn document(document: &At, out: &mut Out) {
 fn add_all(mut routes: Vec<Route>, defaults: &[(Place, Args)], out: &mut Out) -> bool {
     if let (true, [(place, _), ..]) = (routes.is_empty(), defaults) {
         out.lost(place, "a default filter without a list of routes");
+        return true;
+    }
+    if let (true, Some((place, _))) = (
+        routes.len() > MAX_ROUTES,
+        routes
+            .iter()
+            .find_map(|route| route.limiters.first())
+            .or_else(|| defaults.first()),
+    ) {
+        let message = format!("more than {MAX_ROUTES} routes; convert fewer routes at once");
+        out.lost(place, &message);
         return true;
     }
     routes.sort_by_key(|route| route.order);

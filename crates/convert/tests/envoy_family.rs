@@ -1,4 +1,4 @@
-//! Parts of Envoy, its relatives and Spring Cloud Gateway, and of YAML, that a rule must not lose in silence.
+//! Parts of configurations of Envoy, its relatives and Spring that must not be lost in silence.
 #![cfg(test)]
 
 use loudou_check::{Content, check};
@@ -118,6 +118,23 @@ fn the_most_specific_local_limit_applies() {
             "{output}"
         );
     }
+}
+
+/// The limit of the whole list of routes comes last.
+#[test]
+fn a_virtual_host_replaces_the_limit_of_its_list() {
+    let envoy = format!(
+        "http_filters: []\nroute_config:\n  {}\n  virtual_hosts:\n  - domains: [a.com]\n    {}\n",
+        local("all", 10),
+        local("vh", 70)
+    );
+    let output = converted(&[("e", &envoy)]);
+    let first = "stop: true\n    match: { host: { exact: a.com } }";
+    has(&output, &[first, "capacity: 10,"], &["Differs"]);
+    assert!(
+        output.find(first) < output.find("capacity: 10,"),
+        "{output}"
+    );
 }
 
 #[test]
