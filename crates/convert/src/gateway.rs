@@ -221,6 +221,9 @@ fn select(
         let name = header.get("name").text().unwrap_or_default();
         let value = header.get("value").text().unwrap_or_default();
         let test = match header.get("type").str() {
+            Some("Distinct") if header.get("invert").truth() == Some(true) => {
+                return Err("type Distinct of a header with `invert`".to_owned());
+            }
             Some("Distinct") => {
                 parts.push(json!({ "header": name }));
                 continue;
@@ -279,10 +282,13 @@ fn select(
     let source = selector.get("sourceCIDR");
     if source.exists() {
         let value = source.get("value").text().unwrap_or_default();
-        if !conditions.source.is_empty() && conditions.source != [value.clone()] {
+        if source.get("invert").truth() == Some(true) {
+            exclude(conditions, json!({ "source": [value] }))?;
+        } else if !conditions.source.is_empty() && conditions.source != [value.clone()] {
             return Err("two networks".to_owned());
+        } else {
+            conditions.source = vec![value];
         }
-        conditions.source = vec![value];
         match source.get("type").str() {
             Some("Distinct") => parts.push(json!({ "source": { "v6_prefix": 128 } })),
             None | Some("Exact") => {}

@@ -366,8 +366,14 @@ fn add(route: &Route, earlier: &[&Route], place: &Place, args: &Args, out: &mut 
         rule.set("cost", json!(cost));
     }
     // Spring refuses a request without a key with 403.
-    let denies = find("denyEmptyKey") != Some("false");
-    let status = find("statusCode").and_then(status).unwrap_or(429);
+    let denies = find("denyEmptyKey").map(str::to_ascii_lowercase);
+    let denies = !matches!(denies.as_deref(), Some("false" | "no" | "off" | "0"));
+    for name in ["statusCode", "emptyKeyStatus"] {
+        if let Some(text) = find(name).filter(|text| status_of(text).is_none()) {
+            rule.differs(format!("`{name}: {}` is ignored", quoted(text)));
+        }
+    }
+    let status = find("statusCode").and_then(status_of).unwrap_or(429);
     if denies {
         rule.set("on_missing_key", json!("refuse"));
         let empty = find("emptyKeyStatus").and_then(status_of).unwrap_or(403);
@@ -379,10 +385,6 @@ fn add(route: &Route, earlier: &[&Route], place: &Place, args: &Args, out: &mut 
         rule.status(status);
     }
     out.add(rule);
-}
-
-fn status(text: &str) -> Option<u64> {
-    status_of(text)
 }
 
 /// Returns a status by its number or by its name in Spring.

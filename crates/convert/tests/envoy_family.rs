@@ -392,6 +392,14 @@ fn spring_routes_are_read_in_their_order() {
             all,
         ),
         (
+            yaml(&any).replace("args: {", "args: { statusCode: TOO_EARLY,"),
+            "`statusCode: TOO_EARLY` is ignored",
+        ),
+        (
+            yaml(&any).replace("args: {", "args: { deny-empty-key: 'no',"),
+            "name: a\n    scope: fleet\n    key: ",
+        ),
+        (
             defaults.to_owned(),
             "a default filter without a list of routes",
         ),
@@ -435,7 +443,19 @@ fn policies_of_envoy_gateway_are_not_changed() {
         "local: {{ rules: [ {{ clientSelectors: [ {{ headers: [ {{ name: x, value: y1 }} ] }} ], {limit}, shadowMode: true }}, \
          {{ {limit} }} ] }}"
     );
+    let network = |more: &str| {
+        format!(
+            "global: {{ rules: [ {{ clientSelectors: [ {{ sourceCIDR: {{ value: 10.0.0.0/8 }}{more} }} ], {limit} }} ] }}"
+        )
+    };
+    let inverted = network("").replace("0/8", "0/8, invert: true");
+    let distinct = network(", headers: [ { name: x, type: Distinct, invert: true } ]");
     for (text, expected) in [
+        (policy("", &inverted), "not: { source: [ \"10.0.0.0/8\" ] }"),
+        (
+            policy("", &distinct),
+            "type Distinct of a header with `invert`",
+        ),
         (
             policy("mergeType: StrategicMerge,", &global),
             "`mergeType: StrategicMerge` is ignored",
