@@ -19,6 +19,9 @@ use crate::yaml::At;
 /// Maximum depth of descriptors.
 const MAX_DEPTH: usize = 16;
 
+/// Maximum capacity of a limit.
+const MAX_CAPACITY: u64 = 1_000_000_000;
+
 const COUNTED: &str = "a request that one descriptor refuses takes nothing from the others, and the service counts it in all";
 
 const SHARED: &str = "the service counts the requests of several routes in one counter, and this rule counts its own requests only";
@@ -460,8 +463,14 @@ fn enforces(node: &At) -> bool {
     let limit = node.get("rate_limit");
     limit.get("unlimited").truth() != Some(true)
         && node.get("shadow_mode").truth() != Some(true)
-        && limit.get("requests_per_unit").number() != Some(0)
+        && has_capacity(&limit)
         && window(&limit).is_some()
+}
+
+/// Returns true if a rule can have the limit. Otherwise only the rule of this limit must be lost.
+fn has_capacity(limit: &At) -> bool {
+    let requests = limit.get("requests_per_unit").number();
+    requests.is_some_and(|requests| (1..=MAX_CAPACITY).contains(&requests))
 }
 
 /// Returns the override for a node of one value, or `None` if it needs a rule.
@@ -470,9 +479,7 @@ fn exception(node: &At) -> Option<Value> {
     if !limit.exists() || limit.get("unlimited").truth() == Some(true) {
         return Some(json!("unlimited"));
     }
-    if node.get("shadow_mode").truth() == Some(true)
-        || limit.get("requests_per_unit").number() == Some(0)
-    {
+    if node.get("shadow_mode").truth() == Some(true) || !has_capacity(&limit) {
         return None;
     }
     Some(json!({ "limits": [window(&limit)?] }))

@@ -65,6 +65,10 @@ fn a_value_of_the_service_keeps_its_limit_without_a_plain_rule() {
         ("rate_limit: { unit: era, requests_per_unit: 10 }", false),
         ("rate_limit: { unit: minute, requests_per_unit: 0 }", false),
         (
+            "rate_limit: { unit: minute, requests_per_unit: 2000000000 }",
+            false,
+        ),
+        (
             "shadow_mode: true, rate_limit: { unit: minute, requests_per_unit: 10 }",
             true,
         ),
