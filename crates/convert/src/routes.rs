@@ -187,6 +187,7 @@ impl Routes {
         }
         let mut rate_limits = host.proto("rate_limits").items();
         if let Some(own) = own(host, PER_ROUTE) {
+            self.other_domain(&own);
             rate_limits.extend(own.proto("rate_limits").items());
         }
         let local = own(host, LOCAL);
@@ -231,11 +232,24 @@ impl Routes {
         self.all.push(whole);
     }
 
+    /// Warns of a route that uses another domain than its filter.
+    fn other_domain(&mut self, per_route: &At) {
+        let domain = per_route.proto("domain");
+        if domain.exists() {
+            let message = format!(
+                "`domain: {}` of a route, whose rules use the domain of the filter",
+                quoted(&domain.text().unwrap_or_default())
+            );
+            self.lost.push((domain.place(), message));
+        }
+    }
+
     fn route(&mut self, route: &At, host: &Conditions, excluded: &mut Vec<Conditions>) {
         let action = route.proto("route");
         let mut rate_limits = action.proto("rate_limits").items();
         let per_route = own(route, PER_ROUTE);
         if let Some(own) = &per_route {
+            self.other_domain(own);
             rate_limits.extend(own.proto("rate_limits").items());
         }
         let option = per_route.map(|own| own.proto("vh_rate_limits"));

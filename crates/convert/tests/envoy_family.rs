@@ -274,6 +274,7 @@ fn settings_of_the_service_filter_are_not_lost() {
     let include = per_route(
         "'@type': t/envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute, vh_rate_limits: INCLUDE",
     );
+    let domain = include.replace("vh_rate_limits: INCLUDE", "domain: e");
     let off = per_route("'@type': t/envoy.config.route.v3.FilterConfig, disabled: true");
     let query = hosts("").replace(
         "name: r\n    match: { prefix: /r }",
@@ -287,6 +288,7 @@ fn settings_of_the_service_filter_are_not_lost() {
             vec!["match: { host: { exact: a.com } }"],
             vec![],
         ),
+        ("", hosts(&domain), vec!["`domain: e` of a route"], vec![]),
         ("", hosts(&off), vec![excluded], vec!["capacity: 7"]),
         (
             "",
