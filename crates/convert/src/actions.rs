@@ -24,7 +24,7 @@ pub(crate) struct Entry {
 
 #[derive(Clone, Debug)]
 pub(crate) enum EntryValue {
-    /// The same for every request.
+    /// A value that does not depend on the request.
     Fixed(String),
     /// A value of the request.
     Of(Input),
@@ -102,7 +102,7 @@ impl Input {
 }
 
 impl Actions {
-    /// Reads an element of `rate_limits`. The error says what has no counterpart.
+    /// Reads an element of `rate_limits`. The error names the field that a rule file cannot express.
     pub(crate) fn read(rate_limit: &At) -> Result<Self, String> {
         let mut actions = Self {
             entries: Vec::new(),

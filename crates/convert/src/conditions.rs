@@ -61,7 +61,7 @@ impl Conditions {
                 }
             }
         }
-        // A route that is named does not have to be told from another route.
+        // The name of a route already excludes all other routes.
         if let Some(not) = &route.not
             && !(self.route.is_some() && not.get("route").is_some())
         {
@@ -236,8 +236,8 @@ fn alternatives(regex: &str) -> Vec<&str> {
     parts
 }
 
-/// Returns the test of a `StringMatcher` of Envoy, as name and text. The error says what has no
-/// counterpart.
+/// Returns the test of a `StringMatcher` of Envoy, as name and text. The error names the
+/// field that a rule file cannot express.
 pub(crate) fn string_test(matcher: &At) -> Result<(&'static str, String), String> {
     let ignores_case = matcher.proto("ignore_case").truth() == Some(true);
     let field = |name: &str| matcher.proto(name).text();

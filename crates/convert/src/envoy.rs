@@ -181,13 +181,7 @@ impl Config {
             if percent.proto("runtime_key").exists() {
                 differences.push(format!("`runtime_key` of `{name}` is ignored"));
             }
-            let default = percent.proto("default_value");
-            let numerator = default.proto("numerator").number().unwrap_or(0);
-            let whole = match default.proto("denominator").str() {
-                Some("TEN_THOUSAND") => 10_000,
-                Some("MILLION") => 1_000_000,
-                _ => 100,
-            };
+            let (numerator, whole) = fraction(&percent);
             if numerator == 0 {
                 return Some(off);
             }
@@ -523,4 +517,16 @@ fn more_exact(all: &[At], entries: &[(String, String)]) -> Map<String, Value> {
         }
     }
     overrides
+}
+
+/// Returns the numerator and the denominator of a `RuntimeFractionalPercent` of Envoy.
+pub(crate) fn fraction(percent: &At) -> (u64, u64) {
+    let default = percent.proto("default_value");
+    let numerator = default.proto("numerator").number().unwrap_or(0);
+    let whole = match default.proto("denominator").str() {
+        Some("TEN_THOUSAND") => 10_000,
+        Some("MILLION") => 1_000_000,
+        _ => 100,
+    };
+    (numerator, whole)
 }

@@ -198,7 +198,7 @@ pub(crate) struct Key {
     pub(crate) differences: Vec<String>,
 }
 
-/// A limit, with all that tells it from another limit.
+/// A place in which the source uses a limit, with the settings there.
 #[derive(Clone, Debug)]
 pub(crate) struct Use {
     /// Zone that counts, by its name.

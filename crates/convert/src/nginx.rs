@@ -76,7 +76,7 @@ pub(crate) fn rounded(rate: &Nginx) -> Option<String> {
 pub(crate) const LEASE: &str = "a request that runs for longer than the lease, 5 minutes, is no longer counted, and \
                                 nginx counts it to its end; set `lease` above the longest request";
 
-/// Difference of a request that one of two limits refuses.
+/// Warning for requests that `limit_req` and `limit_conn` both limit.
 pub(crate) const REFUNDED: &str =
     "a request that `limit_conn` refuses takes nothing, and nginx counts it in `limit_req`";
 

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::actions::{Actions, Entry, EntryValue, Input};
 use crate::conditions::{Conditions, bucket_key};
-use crate::envoy::status;
+use crate::envoy::{fraction, status};
 use crate::number::{duration, unit};
 use crate::out::{Out, Place, Rule, quoted};
 use crate::routes::Routes;
@@ -125,13 +125,7 @@ fn mode(filter: &At, routes: &Routes, out: &mut Out) -> Option<&'static str> {
         if !share.exists() {
             continue;
         }
-        let default = share.proto("default_value");
-        let numerator = default.proto("numerator").number().unwrap_or(0);
-        let whole = match default.proto("denominator").str() {
-            Some("TEN_THOUSAND") => 10_000,
-            Some("MILLION") => 1_000_000,
-            _ => 100,
-        };
+        let (numerator, whole) = fraction(&share);
         if numerator == 0 {
             mode = Some(off);
         } else if numerator < whole {
