@@ -31,7 +31,6 @@ mod call;
 mod edit;
 mod explain;
 mod if_match;
-mod pace;
 mod refused;
 mod routes;
 mod rules;
@@ -39,13 +38,14 @@ mod search;
 mod status;
 mod top;
 mod warnings;
+mod work_budget;
 
 use answer::Failure;
 use call::Target;
 pub use call::{Call, Route};
-use pace::Pace;
 use refused::Refused;
 pub use routes::ROUTES;
+use work_budget::WorkBudget;
 
 /// Timer period at which the admin role checks for bans that have ended, until it knows the next
 /// end, in milliseconds.
@@ -59,7 +59,7 @@ pub struct AdminPlane {
     settings: Settings,
     registry: Registry,
     records: Records,
-    pace: Pace,
+    work_budget: WorkBudget,
     refused: Refused,
     /// Time of the next check for ended bans.
     due: Option<Nanos>,
@@ -100,7 +100,7 @@ impl AdminPlane {
             records: Records::new(&settings.store.namespace, Bases::default()),
             settings,
             registry: Registry::default(),
-            pace: Pace::default(),
+            work_budget: WorkBudget::default(),
             refused: Refused::default(),
             due: None,
             timer: Some(Timer::default()),

@@ -13,9 +13,9 @@ use crate::bytes::{put_number, take_number};
 use crate::host::{Host, HostStore};
 
 /// Interval of a worker's reports.
-pub(crate) const EVERY: Nanos = Nanos::from_secs(5);
+pub(crate) const INTERVAL: Nanos = Nanos::from_secs(5);
 /// Time for which a report counts.
-const LASTS: Nanos = Nanos::from_secs(15);
+const REPORT_LIFETIME: Nanos = Nanos::from_secs(15);
 /// Maximum number of workers to remember.
 const MAX_WORKERS: usize = 64;
 
@@ -30,7 +30,7 @@ fn read(mut bytes: &[u8], now: Nanos) -> Vec<Report> {
     let bytes = &mut bytes;
     let report = || Some((take_number(bytes)?, Nanos::new(take_number(bytes)?)));
     let all = core::iter::from_fn(report);
-    let fresh = all.filter(|(_, at)| now.since(*at) < LASTS);
+    let fresh = all.filter(|(_, at)| now.since(*at) < REPORT_LIFETIME);
     fresh.take(MAX_WORKERS).collect()
 }
 

@@ -27,13 +27,13 @@ use crate::request::HostRequest;
 use crate::reservation::Reservations;
 use crate::respond::{Refusal, explain};
 use crate::waiting::{Held, MAX_RELEASED, PanicCleanup, Ticket, Waiting};
-use crate::waiting::{Timer, sooner};
+use crate::waiting::{Timer, earlier};
 
-pub use again::Again;
+pub use redecision::Redecision;
 
 mod active;
-mod again;
 mod changes;
+mod redecision;
 mod start;
 
 /// The verdict on a request.
@@ -79,7 +79,7 @@ pub fn put(host: &dyn Host, headers: Headers) {
 
 /// Interval at which a worker with held requests checks for edits. An edit by another worker does
 /// not wake this one.
-const LOOK: Nanos = Nanos::from_millis(20);
+const EDIT_CHECK_INTERVAL: Nanos = Nanos::from_millis(20);
 
 /// Timer period until the data role is active, in milliseconds.
 pub const START_TICK_MS: u32 = 50;
@@ -163,15 +163,15 @@ impl DataPlane {
         let admin = self.admin.as_ref().and_then(|admin| admin.due());
         let planning = self.planning.is_due().then_some(now);
         let waiting = self.waiting.due();
-        let waiting = waiting.map(|due| due.min(now.saturating_add(LOOK)));
-        let own = sooner(sooner(waiting, planning), active);
-        sooner(own, sooner(admin, sooner(fleet, ready)))
+        let waiting = waiting.map(|due| due.min(now.saturating_add(EDIT_CHECK_INTERVAL)));
+        let own = earlier(earlier(waiting, planning), active);
+        earlier(own, earlier(admin, earlier(fleet, ready)))
     }
 
     /// Handles a timer tick: activates the configuration, resumes requests that are due, and
     /// flushes counts. Returns the requests that the caller must decide again. The timer stays on
     /// while work remains.
-    pub fn tick(&mut self, host: &dyn Host) -> Vec<Again> {
+    pub fn tick(&mut self, host: &dyn Host) -> Vec<Redecision> {
         let now = host.now();
         if self.start_at(host, now).is_none() {
             return Vec::new();
@@ -187,17 +187,17 @@ impl DataPlane {
             {
                 resumed = resumed.saturating_add(1);
                 if held.is_undecided {
-                    again.push(Again::expired(ticket));
+                    again.push(Redecision::expired(ticket));
                     continue;
                 }
                 if let Some(reservations) = &held.reservations
                     && active.is_banned(host, reservations, now)
                 {
-                    active.put_off(host, reservations, now);
-                    again.push(Again::late(&held));
+                    active.postpone(host, reservations, now);
+                    again.push(Redecision::overdue(&held));
                     continue;
                 }
-                active.let_pass(host, held.reservations.as_ref(), now);
+                active.mark_passed(host, held.reservations.as_ref(), now);
                 active.store_metrics.held_for(host, now.since(held.since));
                 host.resume(ticket.stream);
             }
@@ -211,7 +211,7 @@ impl DataPlane {
             again.extend(self.take_ready(host, most));
         }
         self.tick_fleet(host, now);
-        self.ask(host, now);
+        self.request_leases(host, now);
         self.tick_admin(host, now);
         self.timer.fired(host, self.next_tick(now), now);
         again
@@ -238,7 +238,7 @@ impl DataPlane {
         };
         let left = hold_state
             .ticket
-            .is_some_and(|ticket| self.waiting.leave(ticket));
+            .is_some_and(|ticket| self.waiting.cancel(ticket));
         if left {
             active.store_metrics.waited(host, 1);
         }
@@ -290,7 +290,7 @@ impl DataPlane {
         if active.is_back(host, configuration.share(), now) {
             configuration.roll_back(host, active, now);
         }
-        if let Some(held) = self.hold_early(host, stream, has_body, now) {
+        if let Some(held) = self.hold_for_changes(host, stream, has_body, now) {
             return held;
         }
         let (configuration, Some(active)) = (&self.configuration, &mut self.active) else {
@@ -374,7 +374,7 @@ impl DataPlane {
         if let Some(fleet) = &mut self.fleet {
             fleet.decided(host, decided.is_local, &decided.refills, now);
         }
-        self.ask(host, now);
+        self.request_leases(host, now);
         (outcome, hold_state)
     }
 }
@@ -480,7 +480,7 @@ impl DataPlane {
     /// Holds the current request until the fleet's changes are known, because one of them may ban
     /// its key. A request that no rule can refuse passes. If the memory for held requests is used
     /// up, the filter decides the request at once, with the changes that it knows.
-    fn hold_early(
+    fn hold_for_changes(
         &mut self,
         host: &dyn Host,
         stream: u32,
@@ -503,7 +503,7 @@ impl DataPlane {
             ..Held::default()
         };
         let ticket = self.waiting.enter(stream, until, held);
-        let ready = fleet.hold_early(host, active, ticket, now);
+        let ready = fleet.hold_for_changes(host, active, ticket, now);
         self.put_ready(ready);
         self.timer.fire_by(host, self.next_tick(now), now);
         let hold_state = HoldState {

@@ -13,12 +13,12 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use due::Dues;
-use early::Early;
+use awaiting_changes::AwaitingChanges;
+use due_keys::DueKeys;
 use loudou_api::{EventKind, LEASE_PATH};
 use loudou_limiter::Nanos;
 use loudou_limiter::lease::breaker::{Breaker, Policy, State};
-use loudou_limiter::lease::{Lease, LeaseAsk, LeaseSettings, Phase, Terms};
+use loudou_limiter::lease::{Lease, LeaseSettings, Phase, Terms, TokenRequest};
 use loudou_rules::fleet::FleetView;
 use loudou_rules::rule::FleetSettings;
 use loudou_store::BucketId;
@@ -28,13 +28,13 @@ use wire::Answer;
 use crate::host::{Host, Outgoing};
 use crate::metrics::FleetMetrics;
 use crate::waiting::Ticket;
-use crate::waiting::sooner;
+use crate::waiting::earlier;
 
 pub(crate) use heartbeat::Heartbeat;
 
 mod alone;
-mod due;
-mod early;
+mod awaiting_changes;
+mod due_keys;
 mod heartbeat;
 pub(crate) mod travel;
 mod wire;
@@ -43,15 +43,15 @@ mod wire;
 pub(crate) use heartbeat::know_changes;
 
 /// Maximum number of calls in flight per worker.
-const MAX_FLIGHTS: usize = 4;
+const MAX_CALLS_IN_FLIGHT: usize = 4;
 /// While the last call is younger than 1/YOUNG of the time-out, the next call waits for its
 /// response, so that it carries more keys.
-const YOUNG: u64 = 4;
+const RECENT_CALL_DIVISOR: u64 = 4;
 /// A refill is delayed by 1/PATIENCE of a lease so that one call can batch many keys. When a refill
 /// is requested, the key's remaining tokens last for about a fourth of a lease.
-const PATIENCE: u64 = 16;
+const REFILL_DELAY_DIVISOR: u64 = 16;
 /// Maximum delay of a refill, for long leases.
-const MAX_PATIENCE: Nanos = Nanos::from_millis(20);
+const MAX_REFILL_DELAY: Nanos = Nanos::from_millis(20);
 /// Maximum number of keys in a call. A relay accepts more, but a call with this many keys already
 /// takes a fourth of the relay's usual deadline.
 const KEYS_PER_CALL: usize = 128;
@@ -77,15 +77,15 @@ pub(crate) trait RulesInForce {
         change: &mut LeaseChange<'_, T>,
     ) -> Option<(T, &str, Terms)>;
 
-    /// Handles the response to a call that reported the changes `told` (name and version of each),
+    /// Handles the response to a call that reported the changes `reported` (name and version of each),
     /// and applies new changes.
-    fn hear_changes(
+    fn handle_changes(
         &self,
         host: &dyn Host,
-        told: &[(String, u64)],
-        heard: &ChangesAnswer,
+        reported: &[(String, u64)],
+        response: &ChangesAnswer,
         now: Nanos,
-    ) -> News;
+    ) -> ChangesProgress;
 
     /// Applies received changes for a bounded time. Returns true if all of them are now in force.
     fn apply_due(&self, host: &dyn Host, now: Nanos) -> bool;
@@ -99,7 +99,7 @@ pub(crate) type LeaseChange<'a, T> = dyn FnMut(&mut Lease, &Terms) -> Option<T> 
 
 /// State of the changes after a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum News {
+pub(crate) enum ChangesProgress {
     /// The response is not about changes.
     Nothing,
     /// More changes must still be sent or received.
@@ -127,10 +127,10 @@ pub(crate) struct Fleet {
     breaker: Breaker,
     /// Number of consecutive relay responses in which the engine answered nothing.
     empty: u32,
-    dues: Dues,
-    early: Early,
+    due_keys: DueKeys,
+    early: AwaitingChanges,
     /// Calls in flight, in the order of sending.
-    flights: Vec<Flight>,
+    calls_in_flight: Vec<CallInFlight>,
     metrics: FleetMetrics,
     /// True while the gauge `fleet.down` counts this worker. Shared with the VM's
     /// [`PanicCleanup`](crate::waiting::PanicCleanup).
@@ -138,13 +138,13 @@ pub(crate) struct Fleet {
     /// Number of Envoys that the engine last reported, or that the settings assume. At least 1.
     envoys: u32,
     /// Time of the engine's last answer to this worker. 0 before the first answer.
-    heard_at: Nanos,
+    answered_at: Nanos,
     /// Time at which this worker last reported an answer to the other workers.
-    told_at: Nanos,
+    answer_shared_at: Nanos,
     /// True if the engine answers no worker of this Envoy.
     is_silent: bool,
     /// Time at which the timer next checks if it is this worker's turn to call.
-    next_look: Nanos,
+    next_turn_check: Nanos,
 }
 
 impl Fleet {
@@ -160,15 +160,15 @@ impl Fleet {
             namespace: namespace.to_owned(),
             breaker: Breaker::new(Policy::default()),
             empty: 0,
-            dues: Dues::default(),
-            early: Early::default(),
-            flights: Vec::new(),
+            due_keys: DueKeys::default(),
+            early: AwaitingChanges::default(),
+            calls_in_flight: Vec::new(),
             metrics,
             is_alone,
-            heard_at: Nanos::ZERO,
-            told_at: Nanos::ZERO,
+            answered_at: Nanos::ZERO,
+            answer_shared_at: Nanos::ZERO,
             is_silent: false,
-            next_look: Nanos::ZERO,
+            next_turn_check: Nanos::ZERO,
         }
     }
 
@@ -190,12 +190,13 @@ impl Fleet {
     /// Returns true if a call is in flight.
     #[cfg(test)]
     pub(crate) fn is_calling(&self) -> bool {
-        !self.flights.is_empty()
+        !self.calls_in_flight.is_empty()
     }
 
     /// Queues a request until its key has enough tokens.
     pub(crate) fn hold(&mut self, host: &dyn Host, wanted: &Wanted, request: Ticket) {
-        self.dues.hold(wanted.id, &wanted.key, wanted.cost, request);
+        self.due_keys
+            .hold(wanted.id, &wanted.key, wanted.cost, request);
         self.metrics.held(host);
     }
 
@@ -212,7 +213,7 @@ impl Fleet {
             self.metrics.local(host);
         }
         for (id, key) in low {
-            self.dues.refill(*id, key, now);
+            self.due_keys.refill(*id, key, now);
         }
     }
 
@@ -222,10 +223,10 @@ impl Fleet {
             State::Closed => None,
             State::Open { until } | State::Probing { until } => Some(until),
         };
-        let asks = !self.dues.is_empty() && self.flights.len() < MAX_FLIGHTS;
-        let next = asks.then(|| self.next_flight());
-        let waited = sooner(next, self.early.due());
-        sooner(sooner(may_call, waited), Some(self.next_look))
+        let asks = !self.due_keys.is_empty() && self.calls_in_flight.len() < MAX_CALLS_IN_FLIGHT;
+        let next = asks.then(|| self.next_call_at());
+        let waited = earlier(next, self.early.due());
+        earlier(earlier(may_call, waited), Some(self.next_turn_check))
     }
 
     /// Handles a timer tick. A few times per second, one worker of this Envoy sends a heartbeat,
@@ -240,11 +241,12 @@ impl Fleet {
         let mut ready = self.tick_early(host, active, now);
         let is_open = self.breaker.is_open();
         let mut is_turn = is_open && self.breaker.may_call(now);
-        if now >= self.next_look {
-            self.next_look = now.saturating_add(heartbeat::LOOK);
-            let (heartbeat, is_due) = heartbeat::look(host, &self.namespace, &self.settings, now);
-            self.learn(heartbeat);
-            self.is_silent = heartbeat.is_silent(self.heard_at);
+        if now >= self.next_turn_check {
+            self.next_turn_check = now.saturating_add(heartbeat::TURN_CHECK_INTERVAL);
+            let (heartbeat, is_due) =
+                heartbeat::claim_turn(host, &self.namespace, &self.settings, now);
+            self.adopt_envoys(heartbeat);
+            self.is_silent = heartbeat.is_silent(self.answered_at);
             if !is_open {
                 self.note_answers_to_others(host, active, heartbeat, now);
             }
@@ -252,14 +254,19 @@ impl Fleet {
         }
         if is_turn {
             active.recheck_changes(host, now);
-            ready.extend(self.beat(host, active, now));
+            ready.extend(self.send_heartbeat(host, active, now));
         }
         ready
     }
 
     /// Sends a heartbeat, which counts this Envoy, reports its changes and fetches the changes of
     /// other Envoys.
-    fn beat(&mut self, host: &dyn Host, active: &impl RulesInForce, now: Nanos) -> Vec<Ready> {
+    fn send_heartbeat(
+        &mut self,
+        host: &dyn Host,
+        active: &impl RulesInForce,
+        now: Nanos,
+    ) -> Vec<Ready> {
         let mut changes = Changes {
             head: travel::head(host, &self.namespace),
             all: Vec::new(),
@@ -267,23 +274,26 @@ impl Fleet {
         if changes.head.unsent > 0 {
             changes = travel::find(host, &self.namespace);
         }
-        let body = wire::beat(&self.namespace, active.instance(), &changes, now);
-        let mut told = Vec::new();
+        let body = wire::heartbeat_call(&self.namespace, active.instance(), &changes, now);
+        let mut reported = Vec::new();
         for change in changes.unsent() {
-            told.push((change.name.clone(), change.version));
+            reported.push((change.name.clone(), change.version));
         }
-        let told = Carried::Changes(told);
+        let reported = CallContent::Changes(reported);
         self.early.called(self.settings.timeout, now);
-        self.launch(host, active, (&body, told), now)
+        self.send_call(host, active, (&body, reported), now)
     }
 
     /// Returns the earliest time of the next call, if a key needs one.
-    fn next_flight(&self) -> Nanos {
-        let young = Nanos::new(self.settings.timeout.get().div_euclid(YOUNG));
-        let last = self.flights.last();
+    fn next_call_at(&self) -> Nanos {
+        let young = Nanos::new(self.settings.timeout.get().div_euclid(RECENT_CALL_DIVISOR));
+        let last = self.calls_in_flight.last();
         let free = last.map_or(Nanos::ZERO, |last| last.sent_at.saturating_add(young));
-        let patience = Nanos::new(self.settings.lease.get().div_euclid(PATIENCE));
-        free.max(self.dues.due(patience.min(MAX_PATIENCE), KEYS_PER_CALL))
+        let max_delay = Nanos::new(self.settings.lease.get().div_euclid(REFILL_DELAY_DIVISOR));
+        free.max(
+            self.due_keys
+                .due(max_delay.min(MAX_REFILL_DELAY), KEYS_PER_CALL),
+        )
     }
 
     /// Sends the next call, unless it is too early or no key needs one. Returns requests that must
@@ -294,52 +304,53 @@ impl Fleet {
         active: &impl RulesInForce,
         now: Nanos,
     ) -> Vec<Ready> {
-        let is_early = self.flights.len() >= MAX_FLIGHTS || now < self.next_flight();
-        if self.dues.is_empty() || is_early || !self.breaker.may_call(now) {
+        let is_early =
+            self.calls_in_flight.len() >= MAX_CALLS_IN_FLIGHT || now < self.next_call_at();
+        if self.due_keys.is_empty() || is_early || !self.breaker.may_call(now) {
             return Vec::new();
         }
         let (mut wanted, mut keys, mut ready) = (Vec::new(), Vec::new(), Vec::new());
-        for due in self.dues.take(KEYS_PER_CALL) {
+        for due in self.due_keys.take(KEYS_PER_CALL) {
             let asked =
                 active.change_lease(host, self, (due.id, &due.key), now, &mut |lease, terms| {
-                    lease.ask(terms, due.held, now)
+                    lease.request(terms, due.held, now)
                 });
-            let Some((ask, rule, terms)) = asked else {
+            let Some((request, rule, terms)) = asked else {
                 ready.extend(due.requests.into_iter().map(Ready::soon));
                 continue;
             };
-            wanted.push(wire::asked(rule, &due.key, &terms, ask.demand));
+            wanted.push(wire::asked(rule, &due.key, &terms, request.demand));
             keys.push(Asked {
                 id: due.id,
                 key: due.key,
-                ask,
+                request,
                 requests: due.requests,
             });
         }
         if !keys.is_empty() {
             let body = wire::call(&self.namespace, wanted);
-            ready.extend(self.launch(host, active, (&body, Carried::Keys(keys)), now));
+            ready.extend(self.send_call(host, active, (&body, CallContent::Keys(keys)), now));
         }
         ready
     }
 
-    fn launch(
+    fn send_call(
         &mut self,
         host: &dyn Host,
         active: &impl RulesInForce,
-        (body, carries): (&[u8], Carried),
+        (body, carries): (&[u8], CallContent),
         now: Nanos,
     ) -> Vec<Ready> {
         let sent = self.post(host, body);
         self.metrics.called(host);
-        let flight = |call| Flight {
+        let flight = |call| CallInFlight {
             call,
             sent_at: now,
             carries,
         };
         match sent {
             Some(call) => {
-                self.flights.push(flight(call));
+                self.calls_in_flight.push(flight(call));
                 Vec::new()
             }
             None => self.failed(host, active, flight(0), now),
@@ -370,30 +381,36 @@ impl Fleet {
         (call, size): (u32, usize),
         now: Nanos,
     ) -> Vec<Ready> {
-        let Some(place) = self.flights.iter().position(|flight| flight.call == call) else {
+        let Some(place) = self
+            .calls_in_flight
+            .iter()
+            .position(|flight| flight.call == call)
+        else {
             return Vec::new();
         };
-        let flight = self.flights.remove(place);
+        let flight = self.calls_in_flight.remove(place);
         self.metrics.took(host, now.since(flight.sent_at));
         let asked = match &flight.carries {
-            Carried::Keys(keys) => keys.len(),
-            Carried::Changes(_) => 0,
+            CallContent::Keys(keys) => keys.len(),
+            CallContent::Changes(_) => 0,
         };
         let Some(answer) = wire::received(host, size, asked) else {
             return self.failed(host, active, flight, now);
         };
         match flight.carries {
-            Carried::Keys(keys) => self.granted(host, active, keys, &answer, now),
-            Carried::Changes(told) => self.heard(host, active, &told, &answer, now),
+            CallContent::Keys(keys) => self.granted(host, active, keys, &answer, now),
+            CallContent::Changes(reported) => {
+                self.handle_heartbeat_response(host, active, &reported, &answer, now)
+            }
         }
     }
 
     /// Handles the response to a heartbeat, which is not about keys.
-    fn heard(
+    fn handle_heartbeat_response(
         &mut self,
         host: &dyn Host,
         active: &impl RulesInForce,
-        told: &[(String, u64)],
+        reported: &[(String, u64)],
         answer: &Answer,
         now: Nanos,
     ) -> Vec<Ready> {
@@ -405,19 +422,20 @@ impl Fleet {
         self.envoys = u32::try_from(answer.envoys).unwrap_or(u32::MAX);
         let was_down = self.note_answer(host, Some(answer.envoys), now);
         self.note_success(host, active, was_down, now);
-        match active.hear_changes(host, told, &answer.heard, now) {
-            News::More => self.beat(host, active, now),
-            News::All { is_current } => self.heard_all(host, is_current, now),
-            News::Nothing => Vec::new(),
+        match active.handle_changes(host, reported, &answer.changes, now) {
+            ChangesProgress::More => self.send_heartbeat(host, active, now),
+            ChangesProgress::All { is_current } => self.changes_received(host, is_current, now),
+            ChangesProgress::Nothing => Vec::new(),
         }
     }
 
     /// Reports an answer of the engine to the other workers. Returns true if the last event
     /// reported an outage.
     fn note_answer(&mut self, host: &dyn Host, envoys: Option<u64>, now: Nanos) -> bool {
-        let report_detail = envoys.is_some() || now.since(self.told_at) >= heartbeat::EVERY;
+        let report_detail =
+            envoys.is_some() || now.since(self.answer_shared_at) >= heartbeat::INTERVAL;
         if report_detail {
-            self.told_at = now;
+            self.answer_shared_at = now;
         }
         report_detail && heartbeat::answered(host, &self.namespace, envoys, now)
     }
@@ -437,14 +455,14 @@ impl Fleet {
         let asked = keys.len();
         let jitter = wire::jitter(host);
         for (asked, grant) in keys.into_iter().zip(&answer.grants) {
-            let (id, key, ask, requests) = (asked.id, asked.key, asked.ask, asked.requests);
+            let (id, key, request, requests) = (asked.id, asked.key, asked.request, asked.requests);
             failures = failures.saturating_add(grant.is_none().into());
             let tokens = grant.as_ref().map_or(0, |grant| grant.granted);
-            granted = granted.saturating_add(tokens.min(ask.demand.want));
+            granted = granted.saturating_add(tokens.min(request.demand.want));
             let changed = active.change_lease(host, self, (id, &key), now, &mut |lease, terms| {
                 match grant {
                     Some(grant) => {
-                        lease.apply(terms, &ask, grant, now, jitter);
+                        lease.apply(terms, &request, grant, now, jitter);
                     }
                     None => lease.failed(now, jitter),
                 }
@@ -455,7 +473,7 @@ impl Fleet {
             });
             let (is_due, would_ask) = changed.map_or((false, false), |(result, ..)| result);
             if is_due {
-                self.dues.refill(id, &key, now);
+                self.due_keys.refill(id, &key, now);
             }
             let of = if would_ask {
                 Ready::failed
@@ -482,18 +500,18 @@ impl Fleet {
         &mut self,
         host: &dyn Host,
         active: &impl RulesInForce,
-        flight: Flight,
+        flight: CallInFlight,
         now: Nanos,
     ) -> Vec<Ready> {
         let mut ready = Vec::new();
         let keys = match flight.carries {
-            Carried::Keys(keys) => keys,
-            Carried::Changes(_) => Vec::new(),
+            CallContent::Keys(keys) => keys,
+            CallContent::Changes(_) => Vec::new(),
         };
         for asked in keys {
             let of = (asked.id, asked.key.as_str());
             active.change_lease(host, self, of, now, &mut |lease, _terms| {
-                lease.lost(&asked.ask);
+                lease.lost(&asked.request);
                 Some(())
             });
             ready.extend(asked.requests.into_iter().map(Ready::soon));
@@ -510,7 +528,7 @@ impl Fleet {
 struct Asked {
     id: BucketId,
     key: String,
-    ask: LeaseAsk,
+    request: TokenRequest,
     /// Requests that are held for the key.
     requests: Vec<Ticket>,
 }
@@ -551,15 +569,15 @@ impl Ready {
 
 /// A call in flight.
 #[derive(Debug)]
-struct Flight {
+struct CallInFlight {
     call: u32,
     sent_at: Nanos,
-    carries: Carried,
+    carries: CallContent,
 }
 
 /// Content of a call.
 #[derive(Debug)]
-enum Carried {
+enum CallContent {
     /// Keys that need tokens.
     Keys(Vec<Asked>),
     /// A heartbeat, with the reported changes by name and version. It also counts this Envoy.

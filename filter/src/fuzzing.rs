@@ -15,12 +15,12 @@ use crate::host::{Host as _, MetricKind, Reply};
 
 /// Shared data after a worker's end, with the time.
 #[derive(Clone, Debug)]
-pub struct Left {
+pub struct LeftState {
     store: MemoryStore,
     now: Nanos,
 }
 
-impl Left {
+impl LeftState {
     /// Creates empty shared data.
     pub const fn nothing() -> Self {
         Self {
@@ -42,7 +42,7 @@ pub struct World {
 impl World {
     /// Creates a worker with these rules in force, over the shared data that an earlier worker
     /// left.
-    pub fn new(file: RuleFile, admin: AdminSettings, left: &Left) -> Self {
+    pub fn new(file: RuleFile, admin: AdminSettings, left: &LeftState) -> Self {
         let host = FakeHost::default();
         host.now.set(left.now.get());
         // Each reading advances the clock, so that work with a time limit ends.
@@ -60,8 +60,8 @@ impl World {
     }
 
     /// Returns the shared data, for a worker that starts with it.
-    pub fn leave(&self) -> Left {
-        Left {
+    pub fn leave(&self) -> LeftState {
+        LeftState {
             store: self.host.store.borrow().clone(),
             now: self.host.now(),
         }

@@ -8,7 +8,7 @@
 use self::abi::EnvoyHost;
 use crate::RecordCaches;
 use crate::by_context::ByContext;
-use crate::data::Again;
+use crate::data::Redecision;
 #[cfg(feature = "trap-for-tests")]
 use crate::host::MetricKind;
 use crate::host::{Host, LogLevel};
@@ -112,7 +112,9 @@ impl Vm {
                     host.log(LogLevel::Warn, &format!("configuration: {warning}"));
                 }
                 let mut role = Role::new(plugin, &mut self.caches, &host);
-                role.cleanup().into_iter().for_each(exports::deposit);
+                role.cleanup()
+                    .into_iter()
+                    .for_each(exports::register_cleanup);
                 role.configured(&host);
                 self.put(root, Some(role));
                 true
@@ -150,7 +152,7 @@ impl Vm {
         }
     }
 
-    fn decide_again(&mut self, requests: &[Again]) {
+    fn decide_again(&mut self, requests: &[Redecision]) {
         for again in requests {
             let context = again.stream;
             if let Some((request, role)) = self.find(context)

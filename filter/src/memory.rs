@@ -2,7 +2,7 @@
 //! does not have to merge and split its memory for each request. A request frees all of its memory,
 //! so the next request gets the same blocks, which are still in the processor's caches.
 //!
-//! Blocks come in size classes with a step of [`STEP`] bytes, up to [`LARGEST`]. At most [`KEPT`]
+//! Blocks come in size classes with a step of [`STEP`] bytes, up to [`MAX_BLOCK`]. At most [`KEPT`]
 //! free blocks per class are cached.
 #![expect(unsafe_code, reason = "an allocator hands out memory")]
 
@@ -19,7 +19,7 @@ const TAIL: usize = 4;
 /// Number of classes.
 const CLASSES: usize = 64;
 /// Maximum size of a cached block, in bytes. A page of small buckets is smaller.
-const LARGEST: usize = CLASSES * STEP - TAIL;
+const MAX_BLOCK: usize = CLASSES * STEP - TAIL;
 /// Alignment of cached blocks, in bytes. No type in the filter needs more.
 const ALIGN: usize = 8;
 /// Maximum number of cached blocks per class. All classes together hold at most 260 KiB.
@@ -115,7 +115,7 @@ const fn class(size: usize) -> usize {
 /// never cached.
 const fn whole(layout: Layout) -> Layout {
     let size = layout.size();
-    if size > LARGEST || layout.align() > ALIGN {
+    if size > MAX_BLOCK || layout.align() > ALIGN {
         return layout;
     }
     let units = class(size).wrapping_add(1);
@@ -157,10 +157,10 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Recycled<A> {
         // SAFETY: the caller promises that the size is valid for this alignment.
         let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
         let (old_whole, new_whole) = (whole(layout), whole(new));
-        if old_whole == new_whole && size <= LARGEST {
+        if old_whole == new_whole && size <= MAX_BLOCK {
             return block;
         }
-        if layout.size() > LARGEST && size > LARGEST {
+        if layout.size() > MAX_BLOCK && size > MAX_BLOCK {
             if size >= LARGE {
                 self.give_back();
             }
@@ -245,12 +245,12 @@ mod tests {
     #[test]
     fn a_block_takes_no_more_units_than_its_size() {
         let units = |size: usize| (size + TAIL).div_ceil(STEP);
-        for size in 1..=LARGEST + 100 {
+        for size in 1..=MAX_BLOCK + 100 {
             let whole = whole(layout(size, 8)).size();
             assert!(whole >= size && units(whole) == units(size), "{size}");
             assert_eq!(
                 whole == size,
-                size > LARGEST || (size + TAIL).is_multiple_of(STEP)
+                size > MAX_BLOCK || (size + TAIL).is_multiple_of(STEP)
             );
         }
     }

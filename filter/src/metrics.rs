@@ -32,7 +32,7 @@ use loudou_limiter::Nanos;
 use loudou_rules::patience::NotHeld;
 use loudou_rules::rule::{Mode, RuleFile, Settled, SettledBy, TRIAL};
 use loudou_store::page::Slot;
-use loudou_store::{SetTo, StoreStats};
+use loudou_store::{BanChange, StoreStats};
 
 use crate::host::{Host, MetricId, MetricKind};
 
@@ -426,11 +426,11 @@ impl StoreMetrics {
     }
 
     /// Counts a change of a key's ban. `before` is the bucket before the change.
-    pub(crate) fn banned(&self, host: &dyn Host, before: Option<&Slot>, to: SetTo, now: Nanos) {
+    pub(crate) fn banned(&self, host: &dyn Host, before: Option<&Slot>, to: BanChange, now: Nanos) {
         let was = before.is_some_and(|slot| slot.is_pinned(now));
         match (was, to) {
-            (false, SetTo::Banned(_) | SetTo::Replaced(_)) => add(host, self.bans, 1),
-            (true, SetTo::Free) => self.unbanned(host, 1),
+            (false, BanChange::Banned(_) | BanChange::Replaced(_)) => add(host, self.bans, 1),
+            (true, BanChange::Free) => self.unbanned(host, 1),
             _ => {}
         }
     }

@@ -8,7 +8,7 @@ use std::mem;
 
 use crate::RecordCaches;
 use crate::admin::{self, AdminPlane, Begin, Call, MAX_BODY};
-use crate::data::{self, Again, DataPlane, HoldState, RequestOutcome};
+use crate::data::{self, DataPlane, HoldState, Redecision, RequestOutcome};
 use crate::host::{Headers, Host, LogLevel};
 use crate::plugin::Plugin;
 use crate::waiting::PanicCleanup;
@@ -81,7 +81,7 @@ impl Role {
     }
 
     /// Handles a timer tick. Returns the requests that the caller must decide again.
-    pub fn tick(&mut self, host: &dyn Host) -> Vec<Again> {
+    pub fn tick(&mut self, host: &dyn Host) -> Vec<Redecision> {
         match self {
             Self::Data(plane) => plane.tick(host),
             Self::Admin(plane) => {
@@ -93,7 +93,7 @@ impl Role {
 
     /// Handles the response to a call, or its failure. `size` is the number of bytes of its body.
     /// Returns the requests that the caller must decide again.
-    pub fn called(&mut self, host: &dyn Host, call: u32, size: usize) -> Vec<Again> {
+    pub fn called(&mut self, host: &dyn Host, call: u32, size: usize) -> Vec<Redecision> {
         match self {
             Self::Data(plane) => plane.called(host, call, size),
             Self::Admin(_) => Vec::new(),
@@ -137,7 +137,7 @@ impl Stream {
                 let Some(begin) = begin.flatten() else {
                     self.has_body = has_body;
                     let (outcome, hold_state) = plane.decide(host, number, has_body);
-                    return self.meet(host, outcome, hold_state);
+                    return self.apply_verdict(host, outcome, hold_state);
                 };
                 begin
             }
@@ -216,10 +216,10 @@ impl Stream {
     }
 
     /// Decides a paused request again. It must be the current stream.
-    pub fn decide_again(&mut self, role: &mut Role, host: &dyn Host, again: Again) {
+    pub fn decide_again(&mut self, role: &mut Role, host: &dyn Host, again: Redecision) {
         let Role::Data(plane) = role else { return };
         let (outcome, hold_state) = plane.decide_again(host, again, self.has_body);
-        if self.meet(host, outcome, hold_state) == Action::Continue {
+        if self.apply_verdict(host, outcome, hold_state) == Action::Continue {
             host.resume(again.stream);
         }
     }
@@ -232,7 +232,12 @@ impl Stream {
     }
 
     /// Applies the verdict to the current stream.
-    fn meet(&mut self, host: &dyn Host, outcome: RequestOutcome, hold_state: HoldState) -> Action {
+    fn apply_verdict(
+        &mut self,
+        host: &dyn Host,
+        outcome: RequestOutcome,
+        hold_state: HoldState,
+    ) -> Action {
         self.hold_state = hold_state;
         match outcome {
             RequestOutcome::Pass(headers) => {

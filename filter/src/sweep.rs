@@ -17,7 +17,7 @@ const PAGES: u32 = 16;
 /// Number of pages that each edit sweeps, because there may be no worker with a timer.
 pub(crate) const PAGES_OF_EDIT: u32 = 128;
 /// Time limit of a run. A full page of a frequently changed rule needs hundreds of conversions.
-const MOST_TIME: Nanos = Nanos::new(300_000);
+const MAX_TIME: Nanos = Nanos::new(300_000);
 /// Time between two runs.
 const PAUSE: Nanos = Nanos::from_millis(5);
 
@@ -137,7 +137,7 @@ pub(crate) fn step(
     let begun = host.now();
     for page in progress.next_page..end {
         // At least one page, so that a slow machine makes progress too.
-        if page > progress.next_page && host.now().since(begun) >= MOST_TIME {
+        if page > progress.next_page && host.now().since(begun) >= MAX_TIME {
             end = page;
             break;
         }
@@ -152,7 +152,7 @@ pub(crate) fn step(
     if host.shared_set(&key, &progress.bytes(), cas) != Ok(Written::Done) || end < table.pages() {
         return false;
     }
-    let forgotten = records.tidy(host, &|record| {
+    let forgotten = records.change_internally(host, &|record| {
         record.forget(progress.rule_tag, progress.version);
     });
     progress = Progress {

@@ -10,7 +10,7 @@ use loudou_limiter::{Clock, Nanos};
 use loudou_rules::joined::joined;
 use loudou_rules::rule::{Mode, Rule};
 use loudou_store::health::Health;
-use loudou_store::{StoreStats, Table, When};
+use loudou_store::{StoreStats, Table, UpstreamCondition};
 
 use crate::escaped::escaped;
 use crate::events;
@@ -46,13 +46,13 @@ fn is_error(host: &dyn Host) -> Option<bool> {
 /// rules.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    whens: Vec<(When, Vec<String>)>,
+    whens: Vec<(UpstreamCondition, Vec<String>)>,
     generation: u64,
 }
 
 impl Watch {
     pub(crate) fn new<'a>(rules: impl Iterator<Item = &'a Rule>, generation: u64) -> Self {
-        let mut whens: Vec<(When, Vec<String>)> = Vec::new();
+        let mut whens: Vec<(UpstreamCondition, Vec<String>)> = Vec::new();
         for rule in rules.filter(|rule| rule.mode != Mode::Off) {
             let Some(when) = rule.when else { continue };
             match whens.iter_mut().find(|(other, _)| *other == when) {
@@ -80,7 +80,7 @@ impl Watch {
         let Some((is_error, cluster)) = is_error(host).zip(cluster(host)) else {
             return Vec::new();
         };
-        let turn = |(when, rules): &(When, Vec<String>)| {
+        let turn = |(when, rules): &(UpstreamCondition, Vec<String>)| {
             let mut store = HostStore(host);
             let turned = table.respond(&mut store, when, &cluster, is_error, now, stats)?;
             Some(self.event(host.clock_at(now), &cluster, &turned, rules))

@@ -62,20 +62,20 @@ struct Queue {
 
 impl Queue {
     /// Returns the current queue position of a ticket.
-    fn place(&self, ticket: Ticket) -> Ticket {
+    fn position(&self, ticket: Ticket) -> Ticket {
         let due = self.moved.get(&ticket).copied().unwrap_or(ticket.due);
         Ticket { due, ..ticket }
     }
 
     fn remove(&mut self, ticket: Ticket) -> Option<Held> {
-        let held = self.held.remove(&self.place(ticket))?;
+        let held = self.held.remove(&self.position(ticket))?;
         self.moved.remove(&ticket);
         self.bytes = self.bytes.saturating_sub(held.bytes);
         Some(held)
     }
 }
 
-type Line = RefCell<Queue>;
+type SharedQueue = RefCell<Queue>;
 
 /// Room for one more held request: the free memory in bytes. `None` if the maximum number of
 /// requests is held.
@@ -109,14 +109,14 @@ impl Room {
 
 /// The held streams, ordered by due time. The VM's [`PanicCleanup`] shares the queue.
 #[derive(Debug, Default)]
-pub(crate) struct Waiting(Rc<Line>);
+pub(crate) struct Waiting(Rc<SharedQueue>);
 
 impl Waiting {
-    /// Runs `use_line` with the queue. The queue is never borrowed already, because no method calls
+    /// Runs `use_queue` with the queue. The queue is never borrowed already, because no method calls
     /// other code.
-    fn line<T: Default>(&self, use_line: impl FnOnce(&mut Queue) -> T) -> T {
+    fn with_queue<T: Default>(&self, use_queue: impl FnOnce(&mut Queue) -> T) -> T {
         match self.0.try_borrow_mut() {
-            Ok(mut line) => use_line(&mut line),
+            Ok(mut queue) => use_queue(&mut queue),
             Err(_borrowed) => T::default(),
         }
     }
@@ -126,9 +126,9 @@ impl Waiting {
         let most = usize::try_from(bounds.requests).unwrap_or(usize::MAX);
         let memory = u64::from(bounds.memory_mib) << 20;
         Room {
-            free: self.line(|line| {
-                let has_room = line.held.len() < most;
-                has_room.then(|| memory.saturating_sub(line.bytes))
+            free: self.with_queue(|queue| {
+                let has_room = queue.held.len() < most;
+                has_room.then(|| memory.saturating_sub(queue.bytes))
             }),
             body: u64::from(bounds.body_kib) << 10,
         }
@@ -137,16 +137,16 @@ impl Waiting {
     /// Holds `stream` until `due`.
     pub(crate) fn enter(&self, stream: u32, due: Nanos, held: Held) -> Ticket {
         let ticket = Ticket { due, stream };
-        self.line(|line| {
-            line.bytes = line.bytes.saturating_add(held.bytes);
-            line.held.insert(ticket, Held { ticket, ..held });
+        self.with_queue(|queue| {
+            queue.bytes = queue.bytes.saturating_add(held.bytes);
+            queue.held.insert(ticket, Held { ticket, ..held });
         });
         ticket
     }
 
     /// Returns the stream that is due first.
     fn first(&self) -> Option<Ticket> {
-        self.line(|line| line.held.first_key_value().map(|(ticket, _)| *ticket))
+        self.with_queue(|queue| queue.held.first_key_value().map(|(ticket, _)| *ticket))
     }
 
     /// Returns the due time of the next stream.
@@ -156,39 +156,45 @@ impl Waiting {
 
     /// Returns true if a stream is still held.
     pub(crate) fn holds(&self, ticket: Ticket) -> bool {
-        self.line(|line| line.held.contains_key(&line.place(ticket)))
+        self.with_queue(|queue| queue.held.contains_key(&queue.position(ticket)))
     }
 
     /// Removes a stream from the queue if it is still there.
     pub(crate) fn take(&self, ticket: Ticket) -> Option<Held> {
-        self.line(|line| line.remove(ticket))
+        self.with_queue(|queue| queue.remove(ticket))
     }
 
-    /// Returns the first held request at or after `place`, with its position.
+    /// Returns the first held request at or after `position`, with its position.
     pub(crate) fn next_from(&self, place: Ticket) -> Option<(Ticket, Held)> {
-        self.line(|line| {
-            let (place, held) = line.held.range(place..).next()?;
+        self.with_queue(|queue| {
+            let (place, held) = queue.held.range(place..).next()?;
             Some((*place, held.clone()))
         })
     }
 
     /// Returns the reservations of a held request, if it has any.
     pub(crate) fn reservations(&self, ticket: Ticket) -> Option<Reservations> {
-        self.line(|line| line.held.get(&line.place(ticket))?.reservations.clone())
+        self.with_queue(|queue| {
+            queue
+                .held
+                .get(&queue.position(ticket))?
+                .reservations
+                .clone()
+        })
     }
 
     /// Moves a held request to another due time.
     pub(crate) fn plan(&self, ticket: Ticket, due: Nanos) {
-        self.line(|line| {
-            if let Some(held) = line.held.remove(&line.place(ticket)) {
-                line.held.insert(Ticket { due, ..ticket }, held);
-                line.moved.insert(ticket, due);
+        self.with_queue(|queue| {
+            if let Some(held) = queue.held.remove(&queue.position(ticket)) {
+                queue.held.insert(Ticket { due, ..ticket }, held);
+                queue.moved.insert(ticket, due);
             }
         });
     }
 
     /// Removes a stream from the queue. Returns true if the stream was still held.
-    pub(crate) fn leave(&self, ticket: Ticket) -> bool {
+    pub(crate) fn cancel(&self, ticket: Ticket) -> bool {
         self.take(ticket).is_some()
     }
 
@@ -198,9 +204,9 @@ impl Waiting {
         if end.is_some_and(|end| next >= end) {
             return None;
         }
-        self.line(|line| {
-            let ticket = line.held.get(&next)?.ticket;
-            line.remove(ticket).map(|held| (next, held))
+        self.with_queue(|queue| {
+            let ticket = queue.held.get(&next)?.ticket;
+            queue.remove(ticket).map(|held| (next, held))
         })
     }
 
@@ -209,7 +215,7 @@ impl Waiting {
     pub(crate) fn cleanup(&self, share: &str, is_alone: &Rc<Cell<bool>>) -> PanicCleanup {
         PanicCleanup {
             share: share.to_owned(),
-            line: Rc::downgrade(&self.0),
+            queue: Rc::downgrade(&self.0),
             is_alone: Rc::clone(is_alone),
         }
     }
@@ -221,7 +227,7 @@ impl Waiting {
 #[derive(Debug)]
 pub struct PanicCleanup {
     share: String,
-    line: Weak<Line>,
+    queue: Weak<SharedQueue>,
     /// True while the gauge `fleet.down` counts this worker.
     is_alone: Rc<Cell<bool>>,
 }
@@ -229,15 +235,15 @@ pub struct PanicCleanup {
 impl PanicCleanup {
     /// Returns true if the queue no longer exists, so there is nothing to do.
     pub fn is_void(&self) -> bool {
-        self.line.strong_count() == 0
+        self.queue.strong_count() == 0
     }
 
     /// Answers the held requests, and subtracts this VM's share from the gauges.
     pub fn execute(&self, host: &dyn Host) {
-        let Some(line) = self.line.upgrade() else {
+        let Some(queue) = self.queue.upgrade() else {
             return;
         };
-        let Ok(streams) = line.try_borrow() else {
+        let Ok(streams) = queue.try_borrow() else {
             return;
         };
         let mut registry = Registry::default();
@@ -262,7 +268,7 @@ impl PanicCleanup {
 // enough.
 
 /// Returns the earlier of two optional times.
-pub(crate) fn sooner(one: Option<Nanos>, other: Option<Nanos>) -> Option<Nanos> {
+pub(crate) fn earlier(one: Option<Nanos>, other: Option<Nanos>) -> Option<Nanos> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
         (one, None) => one,
@@ -352,8 +358,8 @@ mod tests {
         assert!(!waiting.holds(tickets[0]));
         assert_eq!(next(&waiting, at(49)), Some(20));
         assert_eq!(next(&waiting, at(49)), None);
-        assert!(waiting.leave(tickets[1]));
-        assert!(!waiting.leave(tickets[1]));
+        assert!(waiting.cancel(tickets[1]));
+        assert!(!waiting.cancel(tickets[1]));
         assert_eq!(waiting.due(), None);
     }
 
@@ -365,9 +371,9 @@ mod tests {
         assert_eq!(waiting.due(), Some(far));
         let second = waiting.enter(2, near, Held::default());
         assert_eq!(waiting.due(), Some(near));
-        waiting.leave(second);
+        waiting.cancel(second);
         assert_eq!(waiting.due(), Some(far));
-        waiting.leave(first);
+        waiting.cancel(first);
         assert_eq!(waiting.due(), None);
     }
 
@@ -375,8 +381,8 @@ mod tests {
     fn a_place_is_given_back_once() {
         let waiting = Waiting::default();
         let ticket = waiting.enter(7, Nanos::ZERO, Held::default());
-        assert!(waiting.leave(ticket));
-        assert!(!waiting.leave(ticket));
+        assert!(waiting.cancel(ticket));
+        assert!(!waiting.cancel(ticket));
         assert_eq!(next(&waiting, Nanos::MAX), None);
     }
 
@@ -413,9 +419,9 @@ mod tests {
         waiting.enter(2, Nanos::ZERO, Held::default());
         let third = waiting.enter(3, Nanos::ZERO, Held::default());
         assert!(takes(0, 0).is_none(), "three are held");
-        assert!(waiting.leave(third));
+        assert!(waiting.cancel(third));
         assert!(takes(0, 0).is_some());
-        assert!(waiting.leave(first));
+        assert!(waiting.cancel(first));
         assert!(takes(300_000, 0).is_some(), "its memory came back");
     }
 }
@@ -441,11 +447,11 @@ mod timer_tests {
 
     #[test]
     fn the_sooner_instant_is_the_first_there_is() {
-        assert_eq!(sooner(None, None), None);
-        assert_eq!(sooner(None, Some(AT(3))), Some(AT(3)));
-        assert_eq!(sooner(Some(AT(2)), None), Some(AT(2)));
-        assert_eq!(sooner(Some(AT(2)), Some(AT(3))), Some(AT(2)));
-        assert_eq!(sooner(Some(AT(4)), Some(AT(3))), Some(AT(3)));
+        assert_eq!(earlier(None, None), None);
+        assert_eq!(earlier(None, Some(AT(3))), Some(AT(3)));
+        assert_eq!(earlier(Some(AT(2)), None), Some(AT(2)));
+        assert_eq!(earlier(Some(AT(2)), Some(AT(3))), Some(AT(2)));
+        assert_eq!(earlier(Some(AT(4)), Some(AT(3))), Some(AT(3)));
     }
 
     #[test]

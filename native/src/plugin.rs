@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use loudou_filter::RecordCaches;
 use loudou_filter::by_context::ByContext;
-use loudou_filter::data::Again;
+use loudou_filter::data::Redecision;
 use loudou_filter::host::{Host as _, LogLevel, MetricId, MetricKind, Outgoing, Reply};
 use loudou_filter::plugin::{self, Plugin};
 use loudou_filter::role::{Action, Role, Stream};
@@ -83,7 +83,7 @@ struct Worker {
     latest: u32,
     timer: Timer,
     /// Requests that were due on the main thread, and that their worker must decide or resume.
-    again: VecDeque<Again>,
+    again: VecDeque<Redecision>,
     resumed: Vec<u32>,
 }
 

@@ -13,7 +13,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, anyhow};
-use loudou_limiter::{Ask, Limits, Nanos, Verdict};
+use loudou_limiter::{BucketRequest, Limits, Nanos, Verdict};
 use loudou_rules::config::parse_limits;
 use loudou_tests::paths::workspace_root;
 use serde_json::{Value, json};
@@ -122,7 +122,7 @@ fn run(limits: &Limits) -> Vec<Fate> {
                 at(taken.saturating_add(TAKES_MS)),
             );
         }
-        let answer = limits.answer(&mut bucket, &Ask::new(1, at(now)));
+        let answer = limits.answer(&mut bucket, &BucketRequest::new(1, at(now)));
         fates.push(match answer.verdict() {
             Verdict::Admit => Fate::Passed(now),
             Verdict::Hold => Fate::Waited(now, now.saturating_add(answer.wait().millis_ceil())),

@@ -1,6 +1,6 @@
 //! `GET /v1/buckets` and `GET /v1/buckets/{rule}/{key}`.
 
-use loudou_limiter::{Brought, Decision, Limit, Limits, Nanos, Numbers};
+use loudou_limiter::{Decision, Limit, Limits, Nanos, Numbers, RequestNumbers};
 use loudou_store::Outage;
 use serde::{Deserialize, Serialize};
 
@@ -358,7 +358,7 @@ impl BroughtView {
     pub fn of(template: &Limits, numbers: &[u64]) -> Vec<Self> {
         let some = |number: u32| Some(number).filter(|number| *number > 0);
         let view = |(limit, word): (&Limit, &u64)| {
-            let Brought { capacity, amount } = Brought::of_word(*word);
+            let RequestNumbers { capacity, amount } = RequestNumbers::of_word(*word);
             Self {
                 limit: limit.name().to_owned(),
                 capacity: some(capacity),
@@ -375,7 +375,7 @@ impl BroughtView {
             let number = |of: fn(&Self) -> Option<u32>| view.and_then(of).unwrap_or(0);
             let capacity = number(|view| view.capacity);
             let amount = number(|view| view.amount);
-            Brought { capacity, amount }.to_word()
+            RequestNumbers { capacity, amount }.to_word()
         };
         sourced(template).map(word).collect()
     }

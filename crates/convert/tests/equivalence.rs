@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use loudou_check::{Content, check};
 use loudou_convert::{Source, convert};
-use loudou_limiter::{Ask, Bucket, Limits, Nanos, Verdict};
+use loudou_limiter::{Bucket, BucketRequest, Limits, Nanos, Verdict};
 use loudou_rules::request::Sample;
 use loudou_rules::rule::{Reach, Rule};
 use proptest::prelude::*;
@@ -47,7 +47,7 @@ impl Ours {
 
     /// Returns the verdict, and the wait in milliseconds.
     fn ask(&mut self, now_ms: u64) -> (Verdict, u64) {
-        let ask = Ask::new(1, Nanos::new(now_ms * 1_000_000));
+        let ask = BucketRequest::new(1, Nanos::new(now_ms * 1_000_000));
         let answer = self.limits.answer(&mut self.bucket, &ask);
         (answer.verdict(), answer.wait().get() / 1_000_000)
     }

@@ -238,7 +238,7 @@ impl Algorithm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decision::Ask;
+    use crate::decision::BucketRequest;
     use crate::meter::USED_ONE;
     use crate::time::Clock;
 
@@ -283,7 +283,8 @@ mod tests {
         for algorithm in all() {
             let meter = algorithm.meter();
             let mut words = state(meter);
-            let decide = |words: &mut [u64], cost, now| meter.decide(words, &Ask::new(cost, now));
+            let decide =
+                |words: &mut [u64], cost, now| meter.decide(words, &BucketRequest::new(cost, now));
             assert!(!decide(&mut words, 2, Nanos::ZERO).is_refused());
             let before = words;
             let later = Nanos::from_millis(1_500);

@@ -19,7 +19,7 @@ pub const ENDLESS_MS: u64 = (1 << 40) - 1;
 /// Number of refusals within a window that trigger a ban, and the length of the bans.
 ///
 /// ```
-/// use loudou_limiter::{Decimal, Nanos, Penalty, ban::Conduct};
+/// use loudou_limiter::{Decimal, Nanos, Penalty, ban::BanHistory};
 ///
 /// // Three refusals in a minute: five minutes, then twice as long each time, at most an hour.
 /// let penalty = Penalty {
@@ -29,14 +29,14 @@ pub const ENDLESS_MS: u64 = (1 << 40) - 1;
 ///     factor: Decimal::from_thousandths(2_000),
 ///     max: Nanos::from_secs(3_600),
 /// };
-/// let mut conduct = Conduct::default();
+/// let mut ban_history = BanHistory::default();
 /// for second in [0, 10] {
-///     conduct.strike(&penalty, Nanos::from_secs(second));
-///     assert_eq!(conduct.ban(Nanos::from_secs(second)), None);
+///     ban_history.strike(&penalty, Nanos::from_secs(second));
+///     assert_eq!(ban_history.ban(Nanos::from_secs(second)), None);
 /// }
 /// let third = Nanos::from_secs(20);
-/// conduct.strike(&penalty, third);
-/// let ban = conduct.ban(third).unwrap();
+/// ban_history.strike(&penalty, third);
+/// let ban = ban_history.ban(third).unwrap();
 /// assert_eq!(ban.lasts(third), Some(Nanos::from_secs(300)));
 /// assert_eq!(penalty.span(1), Nanos::from_secs(600), "the next one");
 /// ```
@@ -74,14 +74,14 @@ impl Penalty {
 /// A ban in force.
 ///
 /// ```
-/// use loudou_limiter::{Ban, Nanos, ban::Conduct};
+/// use loudou_limiter::{Ban, Nanos, ban::BanHistory};
 ///
 /// let (now, hour) = (Nanos::from_secs(10), Nanos::from_secs(3_600));
-/// let mut conduct = Conduct::default();
-/// conduct.impose(now, Some(hour));
-/// assert_eq!(conduct.ban(now).unwrap().until, Some(now.saturating_add(hour)));
-/// conduct.impose(now, None);
-/// assert_eq!(conduct.ban(now), Some(Ban::ENDLESS));
+/// let mut ban_history = BanHistory::default();
+/// ban_history.impose(now, Some(hour));
+/// assert_eq!(ban_history.ban(now).unwrap().until, Some(now.saturating_add(hour)));
+/// ban_history.impose(now, None);
+/// assert_eq!(ban_history.ban(now), Some(Ban::ENDLESS));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ban {
@@ -102,7 +102,7 @@ impl Ban {
 /// Ban history of a bucket: its bans, and the refusals that lead to bans. Times are in milliseconds
 /// on the bucket's clock, as in a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Conduct {
+pub struct BanHistory {
     /// End of the last ban, rounded up, or [`ENDLESS_MS`].
     pub banned_until_ms: u64,
     /// Beginning of the window of the counted refusals. If none is counted, this is the number of
@@ -117,7 +117,7 @@ pub struct Conduct {
     pub bans: u8,
 }
 
-impl Conduct {
+impl BanHistory {
     /// Returns the ban at `now`, if any.
     pub fn ban(&self, now: Nanos) -> Option<Ban> {
         if !self.is_banned(now.as_millis()) {
@@ -159,7 +159,7 @@ impl Conduct {
     }
 
     /// Resets refusals and bans that no longer count under a penalty.
-    pub fn lapse(&mut self, penalty: &Penalty, now: Nanos) {
+    pub fn expire(&mut self, penalty: &Penalty, now: Nanos) {
         let now_ms = now.as_millis();
         let forgets_at = self
             .banned_until_ms
@@ -175,7 +175,7 @@ impl Conduct {
 
     /// Counts a refusal at `now`, and bans the key if the refusal is number `after`.
     pub fn strike(&mut self, penalty: &Penalty, now: Nanos) {
-        self.lapse(penalty, now);
+        self.expire(penalty, now);
         if self.strikes == 0 {
             self.since_ms = now.as_millis();
             // `since_ms`, which stored the rounding of the last ban's end, now gets another

@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use serde::Serialize;
 
 use crate::algorithm::{Algorithm, Concurrency};
-use crate::decision::Ask;
+use crate::decision::BucketRequest;
 use crate::leak::drain_time;
 use crate::limit::notes::{Notes, Permits, Share, moved};
 use crate::limit::{Bucket, Limit, Limits, notes};
@@ -46,7 +46,7 @@ use crate::wide::{clamp, mul_div_ceil, mul_div_near};
 /// ```
 pub fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, clock: Clock) -> Bucket {
     let touched = clock.moved_to(clock.now.max(bucket.last));
-    let waits = bucket.line > touched.now;
+    let waits = bucket.queue_end > touched.now;
     // Another worker may have decided by the old numbers after the change. The plans of the
     // requests that waited before are computed as of the change, so later requests must not get
     // ahead of them. A reset rounds to whole slots, and two slots have the right distance only if
@@ -57,13 +57,13 @@ pub fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, clock:
         let mut all = limits.iter().map(|limit| limit.algorithm().meter());
         all.all(|meter| meter.as_leak().is_some())
     };
-    let line = |clock: Clock| {
+    let queue_end = |clock: Clock| {
         let converted = convert_levels((old, new), (carry, waits), bucket, clock);
-        new.line_of(&converted)
+        new.queue_end_of(&converted)
     };
     let is_late = waits && clock.now < touched.now && is_line(old) && is_line(new);
-    let is_one_line = || carry == Carry::Reset || old.waited_since(bucket, clock.now);
-    let clock = if is_late && (is_one_line() || line(clock) > line(touched)) {
+    let is_one_queue = || carry == Carry::Reset || old.waited_since(bucket, clock.now);
+    let clock = if is_late && (is_one_queue() || queue_end(clock) > queue_end(touched)) {
         clock
     } else {
         touched
@@ -71,11 +71,11 @@ pub fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, clock:
     let mut converted = convert_levels((old, new), (carry, waits), bucket, clock);
     converted.last = touched.now;
     if waits {
-        converted.line = new.line_of(&converted);
+        converted.queue_end = new.queue_end_of(&converted);
         let converts = |bucket: &Bucket| {
             let mut converted = convert_levels((old, new), (carry, waits), bucket, clock);
-            if bucket.line > clock.now {
-                converted.line = new.line_of(&converted);
+            if bucket.queue_end > clock.now {
+                converted.queue_end = new.queue_end_of(&converted);
             }
             converted
         };
@@ -292,7 +292,7 @@ impl Level<'_> {
         let excess = Used::from(fraction >> 32);
         let used = meter.used(words, clock.now).saturating_sub(excess);
         let share = Share::of(most, used, taken, fraction);
-        let look = meter.decide(&mut words.to_vec(), &Ask::new(0, clock.now));
+        let look = meter.decide(&mut words.to_vec(), &BucketRequest::new(0, clock.now));
         // Units taken from a window leave together with the used units. Units taken from a level
         // leave at the rate.
         let rate = meter.rate().filter(|_| !is_counted);

@@ -1,4 +1,4 @@
-//! A request as a bucket sees it ([`Ask`]), and a limit's decision on it: the verdict with its
+//! A request as a bucket sees it ([`BucketRequest`]), and a limit's decision on it: the verdict with its
 //! numbers.
 
 use crate::bounds::MAX_WAIT;
@@ -105,7 +105,7 @@ impl Decision {
 
 /// A cost at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct BucketRequest {
     /// Cost units that the request takes. With 0, the bucket is only read.
     pub cost: u64,
     /// Time on the monotonic clock of the process.
@@ -120,15 +120,15 @@ pub struct Ask {
     pub patience: Nanos,
     /// Selects the answers that contain the time after which more units are available:
     /// [`BucketDecision::more_after`](crate::BucketDecision::more_after).
-    pub tells_more: TellsMore,
+    pub needs_more_after: NeedsMoreAfter,
     /// True if the request already waits and is only replanned. It has a place in a queue, and no
     /// wait is too long for it.
-    pub has_place: bool,
+    pub is_queued: bool,
 }
 
 /// The answers that contain the time after which more units are available.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TellsMore {
+pub enum NeedsMoreAfter {
     /// No answers.
     #[default]
     Never,
@@ -138,17 +138,17 @@ pub enum TellsMore {
     Always,
 }
 
-impl Ask {
+impl BucketRequest {
     /// Creates a request of `cost` at `now`, for a wall clock that started together with the
     /// monotonic clock.
     ///
     /// ```
-    /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate, algorithm::Funnel};
+    /// use loudou_limiter::{BucketRequest, Limit, Limits, Nanos, Rate, algorithm::Funnel};
     ///
     /// let funnel = Funnel::new(5, Rate::parse("1/s").unwrap()).unwrap();
     /// let limits = Limits::new(vec![Limit::new("burst", funnel)]).unwrap();
     /// let mut bucket = limits.start(Nanos::ZERO);
-    /// let answer = limits.answer(&mut bucket, &Ask::new(3, Nanos::ZERO));
+    /// let answer = limits.answer(&mut bucket, &BucketRequest::new(3, Nanos::ZERO));
     /// assert_eq!(answer.reported().unwrap().remaining, 2);
     /// ```
     pub const fn new(cost: u64, now: Nanos) -> Self {
@@ -158,8 +158,8 @@ impl Ask {
             wall: now,
             max_wait: None,
             patience: Nanos::MAX,
-            tells_more: TellsMore::Never,
-            has_place: false,
+            needs_more_after: NeedsMoreAfter::Never,
+            is_queued: false,
         }
     }
 
@@ -174,14 +174,14 @@ impl Ask {
     /// Returns this request at the wall clock time `wall`.
     ///
     /// ```
-    /// use loudou_limiter::{Ask, Limit, Limits, Nanos, algorithm::{Align, FixedWindow}};
+    /// use loudou_limiter::{BucketRequest, Limit, Limits, Nanos, algorithm::{Align, FixedWindow}};
     ///
     /// let window = FixedWindow::new(5, Nanos::from_secs(60), Align::Clock).unwrap();
     /// let limits = Limits::new(vec![Limit::new("minute", window)]).unwrap();
     /// let mut bucket = limits.start(Nanos::ZERO);
     /// // Ten seconds before the minute is over.
-    /// let ask = Ask::new(1, Nanos::ZERO).at_wall(Nanos::from_secs(170));
-    /// let answer = limits.answer(&mut bucket, &ask);
+    /// let request = BucketRequest::new(1, Nanos::ZERO).at_wall(Nanos::from_secs(170));
+    /// let answer = limits.answer(&mut bucket, &request);
     /// assert_eq!(answer.reset_after(), Nanos::from_secs(10));
     /// ```
     #[must_use]
@@ -192,43 +192,47 @@ impl Ask {
     /// Returns this request with its own maximum wait.
     ///
     /// ```
-    /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate, Verdict, algorithm::Funnel};
+    /// use loudou_limiter::{BucketRequest, Limit, Limits, Nanos, Rate, Verdict, algorithm::Funnel};
     ///
     /// let funnel = Funnel::new(1, Rate::parse("1/s").unwrap()).unwrap();
     /// let limits = Limits::new(vec![Limit::new("pace", funnel)]).unwrap();
     /// let mut bucket = limits.start(Nanos::ZERO);
-    /// let ask = Ask::new(1, Nanos::ZERO).waiting(Some(Nanos::from_secs(1)));
-    /// assert_eq!(limits.answer(&mut bucket, &ask).verdict(), Verdict::Admit);
-    /// assert_eq!(limits.answer(&mut bucket, &ask).verdict(), Verdict::Hold);
-    /// assert_eq!(limits.answer(&mut bucket, &ask).verdict(), Verdict::Refuse);
+    /// let request = BucketRequest::new(1, Nanos::ZERO).waiting(Some(Nanos::from_secs(1)));
+    /// assert_eq!(limits.answer(&mut bucket, &request).verdict(), Verdict::Admit);
+    /// assert_eq!(limits.answer(&mut bucket, &request).verdict(), Verdict::Hold);
+    /// assert_eq!(limits.answer(&mut bucket, &request).verdict(), Verdict::Refuse);
     /// ```
     #[must_use]
     pub const fn waiting(self, max_wait: Option<Nanos>) -> Self {
         Self { max_wait, ..self }
     }
 
-    /// Returns this request with the answers in `tells_more` containing the time after which more
+    /// Returns this request with the answers in `needs_more_after` containing the time after which more
     /// units are available.
     ///
     /// ```
-    /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate, TellsMore, algorithm::Funnel};
+    /// use loudou_limiter::{BucketRequest, Limit, Limits, Nanos, Rate, NeedsMoreAfter, algorithm::Funnel};
     ///
     /// let funnel = Funnel::new(5, Rate::parse("1/s").unwrap()).unwrap();
     /// let limits = Limits::new(vec![Limit::new("burst", funnel)]).unwrap();
     /// let mut bucket = limits.start(Nanos::ZERO);
     /// // Three are used: all of them are back in three seconds, the first of them in one.
-    /// let answer = limits.answer(&mut bucket, &Ask::new(3, Nanos::ZERO).telling_more(TellsMore::Always));
+    /// let request = BucketRequest::new(3, Nanos::ZERO).needing_more_after(NeedsMoreAfter::Always);
+    /// let answer = limits.answer(&mut bucket, &request);
     /// assert_eq!(answer.reset_after(), Nanos::from_secs(3));
     /// assert_eq!(answer.more_after(), Some(Nanos::from_secs(1)));
     /// ```
     #[must_use]
-    pub const fn telling_more(self, tells_more: TellsMore) -> Self {
-        Self { tells_more, ..self }
+    pub const fn needing_more_after(self, needs_more_after: NeedsMoreAfter) -> Self {
+        Self {
+            needs_more_after,
+            ..self
+        }
     }
 
     /// Returns true if the request may wait less than the limits allow, because of its deadline or
     /// because no request may be held now.
-    pub fn is_hurried(&self) -> bool {
+    pub fn is_wait_bounded(&self) -> bool {
         self.patience < Nanos::MAX
     }
 
@@ -236,14 +240,14 @@ impl Ask {
     /// wait.
     ///
     /// ```
-    /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate, Verdict, algorithm::LeakyQueue};
+    /// use loudou_limiter::{BucketRequest, Limit, Limits, Nanos, Rate, Verdict, algorithm::LeakyQueue};
     ///
     /// let queue = LeakyQueue::new(9, Rate::parse("1/s").unwrap()).unwrap();
     /// let limits = Limits::new(vec![Limit::new("queue", queue)]).unwrap();
     /// let mut bucket = limits.start(Nanos::ZERO);
-    /// let ask = Ask::new(1, Nanos::ZERO).within(Nanos::from_millis(500));
-    /// assert_eq!(limits.answer(&mut bucket, &ask).verdict(), Verdict::Admit);
-    /// assert_eq!(limits.answer(&mut bucket, &ask).verdict(), Verdict::Refuse);
+    /// let request = BucketRequest::new(1, Nanos::ZERO).within(Nanos::from_millis(500));
+    /// assert_eq!(limits.answer(&mut bucket, &request).verdict(), Verdict::Admit);
+    /// assert_eq!(limits.answer(&mut bucket, &request).verdict(), Verdict::Refuse);
     /// ```
     #[must_use]
     pub const fn within(self, patience: Nanos) -> Self {
@@ -252,9 +256,9 @@ impl Ask {
 
     /// Returns this request as a request that already waits.
     #[must_use]
-    pub(crate) const fn in_place(self) -> Self {
+    pub(crate) const fn queued(self) -> Self {
         Self {
-            has_place: true,
+            is_queued: true,
             ..self
         }
     }
@@ -272,17 +276,17 @@ impl Ask {
 
     /// Returns true if this answer contains the time after which more units are available.
     #[inline]
-    pub(crate) const fn tells(&self, answer: &BucketDecision) -> bool {
-        match self.tells_more {
-            TellsMore::Never => false,
-            TellsMore::IfRefused => answer.is_refused(),
-            TellsMore::Always => true,
+    pub(crate) const fn is_more_after_needed(&self, answer: &BucketDecision) -> bool {
+        match self.needs_more_after {
+            NeedsMoreAfter::Never => false,
+            NeedsMoreAfter::IfRefused => answer.is_refused(),
+            NeedsMoreAfter::Always => true,
         }
     }
 
     /// Returns the maximum wait that the request accepts from a limit whose own maximum is `limit`.
     pub(crate) fn longest_wait(&self, limit: Nanos) -> Nanos {
-        if self.has_place {
+        if self.is_queued {
             return Nanos::MAX;
         }
         let longest = self.max_wait.unwrap_or(limit);

@@ -15,9 +15,9 @@
 
 use crate::bounds::{BadNumbers, MAX_AMOUNT, MAX_DRAIN, MAX_PERIOD, MAX_REMEMBERED};
 use crate::convert::Carry;
-use crate::decision::Ask;
+use crate::decision::BucketRequest;
 use crate::decision::Decision;
-use crate::meter::{Back, USED_ONE, Used};
+use crate::meter::{Refund, USED_ONE, Used};
 use crate::time::Nanos;
 use crate::time::Rate;
 use crate::wide::{clamp, mul_div_ceil, product, times};
@@ -143,18 +143,18 @@ impl Level {
     /// Gives back the part of a cost that has not leaked away. The level that the request found
     /// leaks first. Above `free`, other requests may be waiting for the leak, and the times
     /// promised to them leave no gap that could be filled. Then nothing is given back.
-    pub(crate) fn give_back(self, words: &mut [u64], back: &Back<'_>, free: u128) -> bool {
-        let level = self.read(words, back.last);
-        if level > free && !back.nobody_waits {
+    pub(crate) fn give_back(self, words: &mut [u64], refund: &Refund<'_>, free: u128) -> bool {
+        let level = self.read(words, refund.last);
+        if level > free && !refund.nobody_waits {
             return false;
         }
-        let found = self.read(back.before, back.ask.now);
+        let found = self.read(refund.before, refund.request.now);
         let room = self.most.saturating_sub(found);
-        let taken = self.drops(back.ask.cost).min(room);
-        let leaked = self.leaks_in(back.last.since(back.ask.now));
-        let ahead = found.saturating_sub(self.drops(back.given));
+        let taken = self.drops(refund.request.cost).min(room);
+        let leaked = self.leaks_in(refund.last.since(refund.request.now));
+        let ahead = found.saturating_sub(self.drops(refund.given));
         let left = taken.saturating_sub(leaked.saturating_sub(ahead));
-        self.write(words, level.saturating_sub(left), back.last);
+        self.write(words, level.saturating_sub(left), refund.last);
         left.min(level) > 0
     }
 
@@ -204,16 +204,21 @@ impl Leak {
 
     /// Decides. A request that does not fit yet is held if it will fit within `max_wait`, or within
     /// its own maximum wait. Its units are reserved.
-    pub(crate) fn decide(self, words: &mut [u64], ask: &Ask, max_wait: Nanos) -> Decision {
-        let narrow = self.decide_narrow(words, ask, max_wait);
-        narrow.unwrap_or_else(|| self.decide_wide(words, ask, max_wait))
+    pub(crate) fn decide(
+        self,
+        words: &mut [u64],
+        request: &BucketRequest,
+        max_wait: Nanos,
+    ) -> Decision {
+        let narrow = self.decide_narrow(words, request, max_wait);
+        narrow.unwrap_or_else(|| self.decide_wide(words, request, max_wait))
     }
 
     /// Decides in 128 bits, for numbers that may not fit in 64 bits. It is rarely needed and large,
     /// so it is not inlined.
     #[inline(never)]
-    fn decide_wide(self, words: &mut [u64], ask: &Ask, max_wait: Nanos) -> Decision {
-        let Ask { cost, now, .. } = *ask;
+    fn decide_wide(self, words: &mut [u64], request: &BucketRequest, max_wait: Nanos) -> Decision {
+        let BucketRequest { cost, now, .. } = *request;
         let (level, full) = (self.level(), self.full());
         let at = |drops: u128| {
             let remaining = level.units(full.saturating_sub(drops));
@@ -231,7 +236,7 @@ impl Leak {
             0 => Nanos::ZERO,
             above => level.leak_time(above),
         };
-        let longest = ask.longest_wait(max_wait);
+        let longest = request.longest_wait(max_wait);
         if wait > longest {
             return at(old).refused(Some(wait.since(longest)));
         }
@@ -269,19 +274,24 @@ impl Leak {
 impl Leak {
     /// Admits or refuses. Returns `None`, without a change, for a request that may have to wait,
     /// costs nothing or can never pass, and if a number may need more than 64 bits.
-    fn decide_narrow(self, words: &mut [u64], ask: &Ask, max_wait: Nanos) -> Option<Decision> {
+    fn decide_narrow(
+        self,
+        words: &mut [u64],
+        request: &BucketRequest,
+        max_wait: Nanos,
+    ) -> Option<Decision> {
         let (amount, period) = (u64::from(self.rate.amount()), self.rate.period().get());
         let [tat_ns, drops] = words else { return None };
         let full = narrow_product(self.capacity, period)?;
-        let now_ns = ask.now.get();
+        let now_ns = request.now.get();
         let old = match tat_ns.checked_sub(now_ns) {
             None => 0,
             Some(ahead) => narrow_product(ahead, amount)?.checked_add(*drops)?,
         };
-        if ask.cost == 0 || ask.cost > self.capacity {
+        if request.cost == 0 || request.cost > self.capacity {
             return None;
         }
-        let new = old.checked_add(narrow_product(ask.cost, period)?)?;
+        let new = old.checked_add(narrow_product(request.cost, period)?)?;
         let is_refused = new > full;
         let level = if is_refused { old } else { new };
         // A rate is never zero.
@@ -292,7 +302,7 @@ impl Leak {
         let decision = Decision::admit(self.capacity, remaining, reset_after);
         if is_refused {
             let wait = Nanos::new(new.checked_sub(full)?.div_ceil(amount.max(1)));
-            let longest = ask.longest_wait(max_wait);
+            let longest = request.longest_wait(max_wait);
             let refused = decision.refused(Some(wait.since(longest)));
             return (wait > longest).then_some(refused);
         }
@@ -355,11 +365,11 @@ mod narrow_tests {
             for (cost, after, max_wait) in asks {
                 now = now.saturating_add(Nanos::new(after));
                 let max_wait = Nanos::new(max_wait.unwrap_or(0));
-                let ask = Ask::new(cost, now);
+                let request = BucketRequest::new(cost, now);
                 let mut narrow = wide;
                 let before = wide;
-                let expected = leak.decide_wide(&mut wide, &ask, max_wait);
-                if let Some(decision) = leak.decide_narrow(&mut narrow, &ask, max_wait) {
+                let expected = leak.decide_wide(&mut wide, &request, max_wait);
+                if let Some(decision) = leak.decide_narrow(&mut narrow, &request, max_wait) {
                     prop_assert_eq!(decision, expected);
                     prop_assert_eq!(narrow, wide);
                 } else {
@@ -389,8 +399,8 @@ mod narrow_tests {
             let leak = Leak { capacity, rate };
             let mut words = [0; 2];
             for cost in [1, 1.max(capacity / 2), capacity] {
-                let ask = Ask::new(cost, Nanos::from_secs(1_000_000));
-                let decision = leak.decide_narrow(&mut words, &ask, Nanos::ZERO);
+                let request = BucketRequest::new(cost, Nanos::from_secs(1_000_000));
+                let decision = leak.decide_narrow(&mut words, &request, Nanos::ZERO);
                 assert!(decision.is_some(), "{cost} of {leak:?}");
             }
         }

@@ -45,9 +45,9 @@
 //! // Nothing is known of the key yet: its first request waits for the answer.
 //! let verdict = lease.take(&terms, 1, at(0), Phase::First, false);
 //! assert_eq!(verdict, LeaseVerdict::Wait { until: at(30) });
-//! let ask = lease.ask(&terms, Held { units: 1, least: 1 }, at(0)).unwrap();
-//! let grant = central.grant(&terms, ask.demand, Nanos::from_secs(1_000));
-//! assert!(lease.apply(&terms, &ask, &grant, at(1), 0));
+//! let request = lease.request(&terms, Held { units: 1, least: 1 }, at(0)).unwrap();
+//! let grant = central.grant(&terms, request.demand, Nanos::from_secs(1_000));
+//! assert!(lease.apply(&terms, &request, &grant, at(1), 0));
 //! let verdict = lease.take(&terms, 1, at(1), Phase::Held, false);
 //! assert_eq!(verdict, LeaseVerdict::Admit);
 //! ```
@@ -56,29 +56,29 @@ use portions::{Portion, Portions};
 use recent::Recent;
 use smallvec::SmallVec;
 
-use crate::decision::Ask;
+use crate::decision::BucketRequest;
 use crate::limit::{Bucket, BucketDecision, Limits};
 use crate::meter::USED_ONE;
 use crate::time::{Clock, Nanos};
 use crate::wide::mul_div_ceil;
 
-pub use ask::{Held, LeaseAsk};
 pub use central::Central;
 pub use grant::{Demand, Grant};
-pub use left::Left;
+pub use remaining::RemainingUnits;
+pub use request::{Held, TokenRequest};
 pub use shared::{ENGINE_CLOCK, MAX_ODD_PERIOD, Shared, Unfit};
 pub use terms::{LeaseSettings, NotShared, Terms};
 pub use words::{LEASE_WORDS, MAX_LATER_LIMITS};
 
-mod ask;
 pub mod breaker;
 mod central;
 mod decision;
 mod grant;
 mod jitter;
-mod left;
 mod portions;
 mod recent;
+mod remaining;
+mod request;
 mod shared;
 mod terms;
 mod words;
@@ -117,7 +117,7 @@ pub enum LeaseVerdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// Remaining units in the engine.
-    pub left: Left,
+    pub left: RemainingUnits,
     /// Time at which the answered lease request was sent.
     pub at: Nanos,
 }
@@ -137,9 +137,9 @@ pub struct Lease {
     refill_sent: Nanos,
     recent: Recent,
     /// Send time of the lease request with the latest answer; zero for none.
-    heard: Nanos,
+    answered_at: Nanos,
     /// Remaining units in the engine at that time.
-    left: Left,
+    left: RemainingUnits,
     /// Number of consecutive answers that granted nothing.
     misses: u8,
     /// Number of edits, modulo 2^32. Answers to lease requests from before an edit grant no tokens.
@@ -287,11 +287,11 @@ impl Lease {
 
     /// Returns the state of the engine in the latest answer; `None` before the first answer.
     pub fn seen(&self) -> Option<Seen> {
-        let heard = Seen {
+        let answered_at = Seen {
             left: self.left,
-            at: self.heard,
+            at: self.answered_at,
         };
-        (!self.heard.is_zero()).then_some(heard)
+        (!self.answered_at.is_zero()).then_some(answered_at)
     }
 
     /// Returns the time until which requests are refused without a call, if they are refused at
@@ -333,13 +333,13 @@ impl Lease {
     ///
     /// ```
     /// use loudou_limiter::lease::{Held, Lease, LeaseSettings, Terms};
-    /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate, algorithm::Funnel};
+    /// use loudou_limiter::{BucketRequest, Limit, Limits, Nanos, Rate, algorithm::Funnel};
     ///
     /// let funnel = Funnel::new(20, Rate::parse("100/s").unwrap()).unwrap();
     /// let limits = Limits::new(vec![Limit::new("burst", funnel)]).unwrap();
     /// let (mut lease, mut bucket) = (Lease::default(), limits.start(Nanos::ZERO));
     /// let mut admitted = 0;
-    /// while !lease.decide_alone(&limits, 4, &mut bucket, &Ask::new(1, Nanos::ZERO)).is_refused() {
+    /// while !lease.decide_alone(&limits, 4, &mut bucket, &BucketRequest::new(1, Nanos::ZERO)).is_refused() {
     ///     admitted += 1;
     /// }
     /// assert_eq!((admitted, lease.debt()), (5, 5));
@@ -349,15 +349,20 @@ impl Lease {
         limits: &Limits,
         envoys: u32,
         bucket: &mut Bucket,
-        ask: &Ask,
+        request: &BucketRequest,
     ) -> BucketDecision {
         let Some(part) = limits.divided(envoys) else {
-            return limits.answer(bucket, ask);
+            return limits.answer(bucket, request);
         };
-        self.drain_part(limits, &part, bucket, ask.not_before(bucket.last).clock());
-        let answer = part.answer(bucket, ask);
+        self.drain_part(
+            limits,
+            &part,
+            bucket,
+            request.not_before(bucket.last).clock(),
+        );
+        let answer = part.answer(bucket, request);
         if !answer.is_refused() {
-            self.owe(ask.cost, &part);
+            self.owe(request.cost, &part);
         }
         answer
     }
@@ -476,13 +481,13 @@ impl LeaseSettings {
 impl Terms {
     /// Returns true if a busy key whose requests have this cost leases tokens in advance. If too
     /// little refills during a lease, each request of the key needs a call.
-    pub fn leases_beforehand(&self, cost: u64) -> bool {
-        (1..=self.most_beforehand()).contains(&cost)
+    pub fn prefetches(&self, cost: u64) -> bool {
+        (1..=self.max_prefetch()).contains(&cost)
     }
 
     /// Returns the maximum number of tokens that are leased in advance: half of the refill during a
     /// lease, and at most a quarter of the capacity.
-    fn most_beforehand(&self) -> u64 {
+    fn max_prefetch(&self) -> u64 {
         let most = self.units_in_lease().min(self.capacity().div_euclid(2));
         most.div_euclid(2)
     }
@@ -509,15 +514,15 @@ mod bound_tests {
     }
 
     /// Returns the tokens that a key leases in advance after 100 requests in each of many leases.
-    fn asked_beforehand(terms: &Terms) -> u64 {
+    fn prefetched(terms: &Terms) -> u64 {
         let mut lease = Lease::default();
         let mut now = Nanos::ZERO;
         for step in 0..1_000_u64 {
             now = Nanos::from_millis(step.saturating_mul(2));
             lease.take(terms, 1, now, Phase::First, false);
         }
-        let ask = lease.ask(terms, Held { units: 0, least: 0 }, now);
-        ask.map_or(0, |ask| ask.demand.want)
+        let request = lease.request(terms, Held { units: 0, least: 0 }, now);
+        request.map_or(0, |request| request.demand.want)
     }
 
     /// Unused units expire with the tokens that the request took, and reduce a debt first.
@@ -527,7 +532,7 @@ mod bound_tests {
         let at = Nanos::from_millis;
         let mut lease = Lease::default();
         let lend = |lease: &mut Lease, units: u64, now: Nanos| {
-            let ask = lease.ask(
+            let request = lease.request(
                 &terms,
                 Held {
                     units,
@@ -535,12 +540,12 @@ mod bound_tests {
                 },
                 now,
             );
-            let ask = ask.expect("it asks");
+            let request = request.expect("it asks");
             let grant = Grant {
-                granted: ask.demand.want,
+                granted: request.demand.want,
                 ..Grant::default()
             };
-            assert!(lease.apply(&terms, &ask, &grant, now, 0));
+            assert!(lease.apply(&terms, &request, &grant, now, 0));
         };
         lend(&mut lease, 10, at(0));
         let end = lease.first_end(4, at(1));
@@ -579,11 +584,11 @@ mod bound_tests {
             (leak(100, "10000/s"), 25),
         ] {
             let terms = terms(limit);
-            assert_eq!(asked_beforehand(&terms), beforehand, "{limit:?}");
-            let leases = [1, beforehand, beforehand.saturating_add(1)]
-                .map(|cost| terms.leases_beforehand(cost));
+            assert_eq!(prefetched(&terms), beforehand, "{limit:?}");
+            let leases =
+                [1, beforehand, beforehand.saturating_add(1)].map(|cost| terms.prefetches(cost));
             assert_eq!(leases, [beforehand > 0, beforehand > 0, false], "{limit:?}");
-            assert_eq!(terms.most_beforehand(), beforehand, "{limit:?}");
+            assert_eq!(terms.max_prefetch(), beforehand, "{limit:?}");
         }
     }
 

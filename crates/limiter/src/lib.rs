@@ -28,7 +28,7 @@
 //! assert_eq!(decision.retry_after, Some(Nanos::from_secs(1)));
 //! ```
 //!
-//! [`algorithm`] contains all algorithms. [`Ask`] is a request that can also have a wall clock time,
+//! [`algorithm`] contains all algorithms. [`BucketRequest`] is a request that can also have a wall clock time,
 //! for limits with `align: clock`, and a maximum wait.
 //!
 //! # One bucket
@@ -83,9 +83,9 @@
 //! let mut central = Central::default();
 //! let verdicts = [0; 3].map(|_| {
 //!     let mut lease = Lease::default();
-//!     let ask = lease.ask(&terms, Held { units: 1, least: 1 }, at(5)).unwrap();
-//!     let grant = central.grant(&terms, ask.demand, Nanos::from_secs(1_700_000_000));
-//!     lease.apply(&terms, &ask, &grant, at(6), 0);
+//!     let request = lease.request(&terms, Held { units: 1, least: 1 }, at(5)).unwrap();
+//!     let grant = central.grant(&terms, request.demand, Nanos::from_secs(1_700_000_000));
+//!     lease.apply(&terms, &request, &grant, at(6), 0);
 //!     lease.take(&terms, 1, at(6), Phase::Held, false)
 //! });
 //! assert_eq!(verdicts[1], LeaseVerdict::Admit);
@@ -128,9 +128,9 @@ pub use ban::{Ban, Penalty};
 pub use bounds::BadNumbers;
 pub use convert::{Carry, Later, convert, full_later, partly_used};
 pub use decimal::Decimal;
-pub use decision::{Ask, Decision, TellsMore, Verdict};
+pub use decision::{BucketRequest, Decision, NeedsMoreAfter, Verdict};
 pub use hash::{HashSeed, fingerprint, mix};
-pub use limit::numbers::{Brought, Numbers, Source, Sources};
+pub use limit::numbers::{Numbers, RequestNumbers, Source, Sources};
 pub use limit::{
     Bucket, BucketDecision, GIVEN, Limit, Limits, MAX_BUCKET_WORDS, MAX_LIMITS, Plan, Words,
 };

@@ -12,7 +12,7 @@ use serde::Serialize;
 use smallvec::SmallVec;
 
 use crate::algorithm::Algorithm;
-use crate::decision::Ask;
+use crate::decision::BucketRequest;
 use crate::decision::{Decision, Verdict};
 use crate::meter::Meter;
 use crate::meter::USED_ONE;
@@ -81,7 +81,7 @@ pub struct Bucket {
     /// [`GIVEN`].
     pub given: u64,
     /// Time at which the last waiting request passes. After an edit, that request may pass earlier.
-    pub line: Nanos,
+    pub queue_end: Nanos,
     /// Words of all limits in order. Zeros at the end may be missing. If a capacity has shrunk, the
     /// state of its limit may need more words than its place has. These surplus words come after
     /// the words of all limits: for each limit that can have a surplus, their number and the words.
@@ -227,7 +227,7 @@ impl Limits {
         let mut bucket = Bucket {
             last: clock.now,
             given: 0,
-            line: Nanos::ZERO,
+            queue_end: Nanos::ZERO,
             words: Words::new(),
         };
         bucket.words.extend_from_slice(&self.numbers);
@@ -239,34 +239,34 @@ impl Limits {
 
     /// Decides on `cost` at `now`. See [`Limits::answer`].
     pub fn decide(&self, bucket: &mut Bucket, cost: u64, now: Nanos) -> BucketDecision {
-        self.answer(bucket, &Ask::new(cost, now))
+        self.answer(bucket, &BucketRequest::new(cost, now))
     }
 
     /// Lets all limits decide on the same state, and takes the cost from all of them or from none.
     /// A refusal changes only [`Bucket::last`] and the state of algorithms that count refusals. A
     /// cost of 0 changes nothing.
-    pub fn answer(&self, bucket: &mut Bucket, ask: &Ask) -> BucketDecision {
-        let ask = ask.not_before(bucket.last);
-        let mut answer = self.take(bucket, &ask);
-        if ask.tells(&answer) {
-            self.tell_more(&mut answer, &bucket.words, &ask);
+    pub fn answer(&self, bucket: &mut Bucket, request: &BucketRequest) -> BucketDecision {
+        let request = request.not_before(bucket.last);
+        let mut answer = self.take(bucket, &request);
+        if request.is_more_after_needed(&answer) {
+            self.set_more_after(&mut answer, &bucket.words, &request);
         }
         answer
     }
 
-    fn take(&self, bucket: &mut Bucket, ask: &Ask) -> BucketDecision {
-        let now = ask.now;
+    fn take(&self, bucket: &mut Bucket, request: &BucketRequest) -> BucketDecision {
+        let now = request.now;
         let mut after = bucket.clone();
         after.last = now;
         let settled = self.drop_expired(&mut after, now).then(|| after.clone());
-        let answer = self.decide_each(&mut after, ask);
+        let answer = self.decide_each(&mut after, request);
         if answer.is_refused() {
             bucket.last = now;
-            return self.keep_all(bucket, answer, ask);
+            return self.count_refusal(bucket, answer, request);
         }
-        if ask.cost > 0 {
+        if request.cost > 0 {
             let wait = answer.wait();
-            after.line = match wait {
+            after.queue_end = match wait {
                 Nanos::ZERO => wait,
                 _ => now.saturating_add(wait),
             };
@@ -309,35 +309,43 @@ impl Limits {
         used
     }
 
-    fn decide_each(&self, bucket: &mut Bucket, ask: &Ask) -> BucketDecision {
+    fn decide_each(&self, bucket: &mut Bucket, request: &BucketRequest) -> BucketDecision {
         let mut decisions = Decisions::new();
         self.each(bucket, &mut |_, meter, words| {
-            decisions.push(meter.decide(words, ask));
+            decisions.push(meter.decide(words, request));
         });
-        BucketDecision::new(ask.now, decisions)
+        BucketDecision::new(request.now, decisions)
     }
 
     /// Returns the answer to a refused request: the decisions of the limits after they have counted
     /// the refusal. Limits that would have admitted the request have taken nothing.
-    fn keep_all(&self, bucket: &mut Bucket, refused: BucketDecision, ask: &Ask) -> BucketDecision {
+    fn count_refusal(
+        &self,
+        bucket: &mut Bucket,
+        refused: BucketDecision,
+        request: &BucketRequest,
+    ) -> BucketDecision {
         // A request that was refused only because it could not be held does not count as an attempt
         // above the limit.
-        let is_noted = !ask.is_hurried() && self.note_refusal(bucket, ask);
+        let is_noted = !request.is_wait_bounded() && self.note_refusal(bucket, request);
         let by_all = |refused: &BucketDecision| refused.decisions().all(Decision::is_refused);
         if !is_noted && by_all(&refused) {
             return refused;
         }
         let mut settled = bucket.clone();
-        self.drop_expired(&mut settled, ask.now);
+        self.drop_expired(&mut settled, request.now);
         let refused = if is_noted {
-            self.decide_each(&mut settled.clone(), ask)
+            self.decide_each(&mut settled.clone(), request)
         } else {
             refused
         };
         if by_all(&refused) {
             return refused;
         }
-        let look = Ask { cost: 0, ..*ask };
+        let look = BucketRequest {
+            cost: 0,
+            ..*request
+        };
         let unchanged = self.decide_each(&mut settled, &look);
         let both = refused.decisions().zip(unchanged.decisions());
         let decisions = both.map(|(refused, kept)| {
@@ -347,15 +355,15 @@ impl Limits {
                 *kept
             }
         });
-        let mut kept = BucketDecision::new(ask.now, decisions.collect());
+        let mut kept = BucketDecision::new(request.now, decisions.collect());
         kept.reported = refused.reported;
         kept
     }
 
-    fn note_refusal(&self, bucket: &mut Bucket, ask: &Ask) -> bool {
+    fn note_refusal(&self, bucket: &mut Bucket, request: &BucketRequest) -> bool {
         let mut is_noted = false;
         self.each(bucket, &mut |_, meter, words| {
-            is_noted |= meter.note_refusal(words, ask);
+            is_noted |= meter.note_refusal(words, request);
         });
         is_noted
     }
@@ -398,30 +406,34 @@ impl Limits {
     /// would admit and others refuse it. `words` then has no meaning.
     ///
     /// ```
-    /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate, algorithm::Funnel};
+    /// use loudou_limiter::{BucketRequest, Limit, Limits, Nanos, Rate, algorithm::Funnel};
     ///
     /// let funnel = Funnel::new(2, Rate::parse("1/s").unwrap()).unwrap();
     /// let limits = Limits::new(vec![Limit::new("burst", funnel)]).unwrap();
     /// let mut bucket = limits.start(Nanos::ZERO);
-    /// let (mut words, ask) = (bucket.words.clone(), Ask::new(2, Nanos::ZERO));
+    /// let (mut words, request) = (bucket.words.clone(), BucketRequest::new(2, Nanos::ZERO));
     ///
     /// for _ in 0..2 {
-    ///     let plainly = limits.answer_plainly(&mut words, &ask).unwrap();
-    ///     assert_eq!(plainly, limits.answer(&mut bucket, &ask));
+    ///     let fast = limits.answer_fast(&mut words, &request).unwrap();
+    ///     assert_eq!(fast, limits.answer(&mut bucket, &request));
     ///     assert_eq!(words, bucket.words);
     /// }
     /// ```
-    pub fn answer_plainly(&self, words: &mut [u64], ask: &Ask) -> Option<BucketDecision> {
+    pub fn answer_fast(
+        &self,
+        words: &mut [u64],
+        request: &BucketRequest,
+    ) -> Option<BucketDecision> {
         let mut decisions = Decisions::new();
         let mut rest = self.own_words(words);
         for limit in &self.list {
             let meter = limit.algorithm.meter();
             let (own, tail) = rest.split_at_mut_checked(meter.words())?;
-            let decision = meter.decide(own, ask);
+            let decision = meter.decide(own, request);
             let is_plain = match decision.verdict {
                 Verdict::Admit => true,
                 Verdict::Hold => false,
-                Verdict::Refuse => ask.is_hurried() || !meter.note_refusal(own, ask),
+                Verdict::Refuse => request.is_wait_bounded() || !meter.note_refusal(own, request),
             };
             let differs = |first: &Decision| first.verdict != decision.verdict;
             if !is_plain || decisions.first().is_some_and(differs) {
@@ -430,36 +442,36 @@ impl Limits {
             decisions.push(decision);
             rest = tail;
         }
-        let mut answer = BucketDecision::new(ask.now, decisions);
-        if ask.tells(&answer) {
-            self.tell_more(&mut answer, words, ask);
+        let mut answer = BucketDecision::new(request.now, decisions);
+        if request.is_more_after_needed(&answer) {
+            self.set_more_after(&mut answer, words, request);
         }
         Some(answer)
     }
 
     /// Sets the time after which the reported limit admits one unit more than now.
     #[inline(never)]
-    fn tell_more(&self, answer: &mut BucketDecision, words: &[u64], ask: &Ask) {
+    fn set_more_after(&self, answer: &mut BucketDecision, words: &[u64], request: &BucketRequest) {
         let Some(decision) = answer.reported() else {
             return;
         };
         // If requests may wait, `retry_after` is the time until this request might wait.
         if let Some(after) = decision.retry_after
-            && decision.remaining.saturating_add(1) == ask.cost
+            && decision.remaining.saturating_add(1) == request.cost
             && !self.may_hold()
         {
             answer.more_after = after;
             return;
         }
-        let more = Ask {
+        let more = BucketRequest {
             cost: decision.remaining.saturating_add(1),
             max_wait: Some(Nanos::ZERO),
-            ..*ask
+            ..*request
         };
         let mut bucket = Bucket {
-            last: ask.now,
+            last: request.now,
             given: 0,
-            line: Nanos::ZERO,
+            queue_end: Nanos::ZERO,
             words: Words::from_slice(words),
         };
         let reported = answer.reported;

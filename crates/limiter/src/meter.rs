@@ -4,7 +4,7 @@
 use core::any::Any;
 
 use crate::convert::Carry;
-use crate::decision::{Ask, Decision};
+use crate::decision::{BucketRequest, Decision};
 use crate::leak::{Leak, Level};
 use crate::time::Rate;
 use crate::time::{Clock, Nanos};
@@ -39,7 +39,7 @@ pub(crate) trait Meter: Any {
     fn drains(&self) -> bool {
         self.as_level().is_some()
     }
-    /// Returns true if the limit reads [`Ask::wall`].
+    /// Returns true if the limit reads [`BucketRequest::wall`].
     fn reads_wall(&self) -> bool {
         false
     }
@@ -55,10 +55,10 @@ pub(crate) trait Meter: Any {
     }
     /// Decides, and takes the cost if the request is admitted or held. A refusal and a cost of 0
     /// change nothing.
-    fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision;
+    fn decide(&self, words: &mut [u64], request: &BucketRequest) -> Decision;
     /// Counts a refusal by this limit or by another limit of the bucket. Returns true if the state
     /// changed. The state never changes for a cost of 0.
-    fn note_refusal(&self, _words: &mut [u64], _ask: &Ask) -> bool {
+    fn note_refusal(&self, _words: &mut [u64], _ask: &BucketRequest) -> bool {
         false
     }
     /// Returns true if the cost is given back when the request ends.
@@ -70,7 +70,7 @@ pub(crate) trait Meter: Any {
     /// Gives back the cost of an abandoned request. No other request may gain more than if this
     /// request had never been made. Returns true if the state has changed. If no request took units
     /// after the abandoned one, the caller restores the whole bucket instead.
-    fn give_back(&self, _words: &mut [u64], _back: &Back<'_>) -> bool {
+    fn give_back(&self, _words: &mut [u64], _refund: &Refund<'_>) -> bool {
         false
     }
     /// Takes `units` for a request that has passed and cost more than its reservation. Units that
@@ -83,9 +83,9 @@ pub(crate) trait Meter: Any {
         if self.gives_back() {
             return;
         }
-        let ask = |cost| Ask::new(cost, clock.now).at_wall(clock.wall);
-        let available = self.decide(words, &ask(0)).remaining;
-        self.decide(words, &ask(units.min(available)));
+        let request = |cost| BucketRequest::new(cost, clock.now).at_wall(clock.wall);
+        let available = self.decide(words, &request(0)).remaining;
+        self.decide(words, &request(units.min(available)));
     }
     /// Returns true if evicting a full bucket loses nothing.
     fn forgets_losslessly(&self) -> bool {
@@ -142,7 +142,7 @@ pub(crate) trait Meter: Any {
     }
     /// Maximum number of words beyond [`Meter::words`] that a state needs after the capacity shrank
     /// below the used amount, if one word cannot hold the excess.
-    fn most_surplus(&self) -> usize {
+    fn max_surplus(&self) -> usize {
         0
     }
 }
@@ -175,9 +175,9 @@ pub(crate) const USED_ONE: Used = 1 << 32;
 
 /// The cost that a request took from one limit.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Back<'a> {
+pub(crate) struct Refund<'a> {
     /// The request that took the cost.
-    pub(crate) ask: Ask,
+    pub(crate) request: BucketRequest,
     /// The state that the request found.
     pub(crate) before: &'a [u64],
     /// Units that other requests have given back since. The request may have found their costs.

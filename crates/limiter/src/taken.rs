@@ -13,59 +13,59 @@ use alloc::boxed::Box;
 
 use crate::convert::Carry;
 use crate::convert::convert;
-use crate::decision::Ask;
+use crate::decision::BucketRequest;
 use crate::limit::{Bucket, BucketDecision, GIVEN, Limits, is_queue};
-use crate::meter::Back;
+use crate::meter::Refund;
 use crate::time::{Clock, Nanos};
 
 /// Cost that a request took from a bucket, with everything needed to give it back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
     before: Bucket,
-    ask: Ask,
+    request: BucketRequest,
     /// After an edit, the converted bucket as the request left it.
     after: Option<Box<Bucket>>,
 }
 
 impl Taken {
-    /// Creates the record of the cost that `ask` is about to take from `bucket`, if it is admitted.
+    /// Creates the record of the cost that `request` is about to take from `bucket`, if it is admitted.
     ///
     /// ```
-    /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate, Taken, algorithm::Funnel};
+    /// use loudou_limiter::{BucketRequest, Limit, Limits, Nanos, Rate, Taken, algorithm::Funnel};
     ///
     /// let funnel = Funnel::new(5, Rate::parse("1/s").unwrap()).unwrap();
     /// let limits = Limits::new(vec![Limit::new("burst", funnel)]).unwrap();
     /// let mut bucket = limits.start(Nanos::ZERO);
     ///
-    /// let ask = Ask::new(3, Nanos::ZERO);
-    /// let taken = Taken::new(&bucket, &ask);
-    /// limits.answer(&mut bucket, &ask);
+    /// let request = BucketRequest::new(3, Nanos::ZERO);
+    /// let taken = Taken::new(&bucket, &request);
+    /// limits.answer(&mut bucket, &request);
     /// // A later rule refused the request.
     /// assert!(limits.give_back(&mut bucket, &taken));
     /// assert_eq!(limits.used(&bucket, Nanos::ZERO), [0]);
     /// ```
-    pub fn new(bucket: &Bucket, ask: &Ask) -> Self {
-        Self::from(bucket.clone(), *ask)
+    pub fn new(bucket: &Bucket, request: &BucketRequest) -> Self {
+        Self::from(bucket.clone(), *request)
     }
 
     /// Like [`Taken::new`], but takes ownership of a copy of the bucket.
-    pub fn from(before: Bucket, ask: Ask) -> Self {
-        let ask = ask.not_before(before.last);
+    pub fn from(before: Bucket, request: BucketRequest) -> Self {
+        let request = request.not_before(before.last);
         Self {
             before,
-            ask,
+            request,
             after: None,
         }
     }
 
     /// Returns when the cost was taken, on the bucket's clock.
     pub const fn at(&self) -> Nanos {
-        self.ask.now
+        self.request.now
     }
 
     /// Returns the cost, in cost units.
     pub const fn cost(&self) -> u64 {
-        self.ask.cost
+        self.request.cost
     }
 
     /// Converts the record of a waiting request after an edit at `clock`, which replaced the limits
@@ -73,7 +73,7 @@ impl Taken {
     /// count is the part below its own cost, so that requests that wait behind it stay behind it.
     ///
     /// ```
-    /// use loudou_limiter::{Ask, Carry, Clock, Limit, Limits, Nanos, Plan, Rate, Taken};
+    /// use loudou_limiter::{BucketRequest, Carry, Clock, Limit, Limits, Nanos, Plan, Rate, Taken};
     /// use loudou_limiter::algorithm::LeakyQueue;
     ///
     /// let queue = |rate| {
@@ -82,10 +82,10 @@ impl Taken {
     /// };
     /// let (old, new) = (queue("1/s"), queue("10/s"));
     /// let mut bucket = old.start(Nanos::ZERO);
-    /// let ask = Ask::new(1, Nanos::ZERO);
-    /// old.answer(&mut bucket, &ask);
-    /// let taken = Taken::new(&bucket, &ask);
-    /// assert_eq!(old.answer(&mut bucket, &ask).wait(), Nanos::from_secs(1));
+    /// let request = BucketRequest::new(1, Nanos::ZERO);
+    /// old.answer(&mut bucket, &request);
+    /// let taken = Taken::new(&bucket, &request);
+    /// assert_eq!(old.answer(&mut bucket, &request).wait(), Nanos::from_secs(1));
     ///
     /// // After half a second, half a unit is in front of it: it leaves in 50 ms.
     /// let clock = Clock::at(Nanos::from_millis(500));
@@ -96,10 +96,10 @@ impl Taken {
     #[must_use]
     pub fn converted(&self, old: &Limits, new: &Limits, carry: Carry, clock: Clock) -> Self {
         let in_place = self.in_place();
-        let ask = in_place.ask;
+        let request = in_place.request;
         let after = old.after(&in_place);
         let mut found = self.before.clone();
-        found.last = ask.now;
+        found.last = request.now;
         let mut before = convert(old, new, carry, &found, clock);
         let mut after = convert(old, new, carry, &after, clock);
         before.words.resize(new.words(), 0);
@@ -113,19 +113,21 @@ impl Taken {
                 // The request took nothing from this limit, because the limit is new or discarded
                 // its use.
             } else if let Some(level) = meter.as_level() {
-                let found = level.read(words, now).saturating_sub(level.drops(ask.cost));
+                let found = level
+                    .read(words, now)
+                    .saturating_sub(level.drops(request.cost));
                 level.write(own, found, now);
             } else if let Some(count) = meter.counted(words, now) {
                 own.iter_mut()
                     .zip(words)
                     .for_each(|(own, word)| *own = *word);
-                meter.recount(own, count.saturating_sub(ask.cost), now);
+                meter.recount(own, count.saturating_sub(request.cost), now);
             }
         });
-        after.line = new.line_of(&after);
+        after.queue_end = new.queue_end_of(&after);
         Self {
             after: Some(Box::new(after)),
-            ..Self::from(before, ask)
+            ..Self::from(before, request)
         }
     }
 
@@ -134,7 +136,7 @@ impl Taken {
     #[must_use]
     pub fn in_place(&self) -> Self {
         Self {
-            ask: self.ask.in_place(),
+            request: self.request.queued(),
             ..self.clone()
         }
     }
@@ -149,8 +151,8 @@ impl Taken {
         self.after.as_ref().map_or(&[], |after| &after.words)
     }
 
-    pub(crate) const fn ask(&self) -> &Ask {
-        &self.ask
+    pub(crate) const fn request(&self) -> &BucketRequest {
+        &self.request
     }
 }
 
@@ -166,21 +168,23 @@ impl Limits {
 
     /// Gives back a cost. `nobody_waits` is true if no request can wait in the bucket.
     fn return_to(&self, bucket: &mut Bucket, taken: &Taken, nobody_waits: bool) -> bool {
-        let Taken { before, ask, .. } = taken;
+        let Taken {
+            before, request, ..
+        } = taken;
         let Some((after, waits)) = self.taken_from(taken) else {
             return false;
         };
         // After an edit, the promise count no longer refers to this request.
-        let is_whole = !ask.has_place && bucket.given == before.given;
+        let is_whole = !request.is_queued && bucket.given == before.given;
         if is_whole && bucket.words() == after.words() {
             bucket.words.clone_from(&before.words);
-            bucket.line = before.line;
+            bucket.queue_end = before.queue_end;
             return true;
         }
         let is_last = waits && self.leave_last(bucket, taken, &after);
         let is_over = waits && self.resolve(bucket, &after, false);
         let goes_back = is_last || is_over;
-        if ask.has_place {
+        if request.is_queued {
             // For the other limits, it is unknown how many units from before the edit they still
             // count.
             return goes_back;
@@ -189,7 +193,7 @@ impl Limits {
         let last = bucket.last;
         // Promises that had expired when the request arrived were already removed then.
         let mut found = before.clone();
-        self.drop_expired(&mut found, ask.now);
+        self.drop_expired(&mut found, request.now);
         found.words.resize(self.words(), 0);
         let mut rest = found.words.get(self.numbers().len()..).unwrap_or(&[]);
         let mut comes_back = false;
@@ -203,17 +207,17 @@ impl Limits {
             if goes_back && is_queue(meter) {
                 return;
             }
-            let back = Back {
-                ask: *ask,
+            let refund = Refund {
+                request: *request,
                 before,
                 given,
                 last,
                 nobody_waits,
             };
-            comes_back |= meter.give_back(words, &back);
+            comes_back |= meter.give_back(words, &refund);
         });
         if comes_back {
-            bucket.given = bucket.given.wrapping_add(ask.cost) & GIVEN;
+            bucket.given = bucket.given.wrapping_add(request.cost) & GIVEN;
             self.gather(bucket, mark);
         }
         comes_back || goes_back
@@ -228,15 +232,15 @@ impl Limits {
     /// The limits must not hold requests. Returns true if that changed the bucket.
     ///
     /// ```
-    /// use loudou_limiter::{Ask, Clock, Limit, Limits, Nanos, Rate, Taken, algorithm::Funnel};
+    /// use loudou_limiter::{BucketRequest, Clock, Limit, Limits, Nanos, Rate, Taken, algorithm::Funnel};
     ///
     /// let funnel = Funnel::new(100, Rate::parse("1/s").unwrap()).unwrap();
     /// let limits = Limits::new(vec![Limit::new("tokens", funnel)]).unwrap();
     /// let mut bucket = limits.start(Nanos::ZERO);
     /// let mut take = |cost| {
-    ///     let ask = Ask::new(cost, Nanos::ZERO);
-    ///     let taken = Taken::new(&bucket, &ask);
-    ///     assert!(!limits.answer(&mut bucket, &ask).is_refused());
+    ///     let request = BucketRequest::new(cost, Nanos::ZERO);
+    ///     let taken = Taken::new(&bucket, &request);
+    ///     assert!(!limits.answer(&mut bucket, &request).is_refused());
     ///     taken
     /// };
     /// let (first, second) = (take(40), take(40));
@@ -260,30 +264,42 @@ impl Limits {
     /// nothing, but is admitted only if each limit has a unit, so a key pays its debt first.
     ///
     /// ```
-    /// use loudou_limiter::{Ask, Clock, Limit, Limits, Nanos, Rate, Taken, algorithm::Funnel};
+    /// use loudou_limiter::{BucketRequest, Clock, Limit, Limits, Nanos, Rate, Taken, algorithm::Funnel};
     ///
     /// let funnel = Funnel::new(100, Rate::parse("1/s").unwrap()).unwrap();
     /// let limits = Limits::new(vec![Limit::new("tokens", funnel)]).unwrap();
     /// let mut bucket = limits.start(Nanos::ZERO);
-    /// let ask = Ask::new(0, Nanos::ZERO);
+    /// let request = BucketRequest::new(0, Nanos::ZERO);
     /// // Any number of requests in flight is admitted, until the first one ends.
     /// let taken = [(); 3].map(|()| {
-    ///     let taken = Taken::new(&bucket, &ask);
-    ///     assert!(!limits.answer_at_end(&mut bucket, &ask).is_refused());
+    ///     let taken = Taken::new(&bucket, &request);
+    ///     assert!(!limits.answer_at_end(&mut bucket, &request).is_refused());
     ///     taken
     /// });
     /// limits.settle(&mut bucket, &taken[0], 130, Clock::at(Nanos::ZERO));
-    /// let answer = limits.answer_at_end(&mut bucket, &ask);
+    /// let answer = limits.answer_at_end(&mut bucket, &request);
     /// assert_eq!(answer.reported().unwrap().retry_after, Some(Nanos::from_secs(31)));
     /// ```
-    pub fn answer_at_end(&self, bucket: &mut Bucket, ask: &Ask) -> BucketDecision {
+    pub fn answer_at_end(&self, bucket: &mut Bucket, request: &BucketRequest) -> BucketDecision {
         let mut refused = bucket.clone();
-        let answer = self.answer(&mut refused, &Ask { cost: 1, ..*ask });
+        let answer = self.answer(
+            &mut refused,
+            &BucketRequest {
+                cost: 1,
+                ..*request
+            },
+        );
         if answer.is_refused() {
             *bucket = refused;
             return answer;
         }
-        self.answer(bucket, &Ask { cost: 0, ..*ask })
+        self.answer(
+            bucket,
+            &BucketRequest {
+                cost: 0,
+                ..*request
+            },
+        )
     }
 
     /// Takes the units by which a request's final cost exceeds its reservation. Returns true if
@@ -304,10 +320,10 @@ impl Limits {
     /// the used part. Units leave a bucket in the order in which they were taken, so the part that
     /// is given back leaves last.
     fn unspent(&self, taken: &Taken, actual: u64) -> Taken {
-        let (mut before, ask) = (taken.before.clone(), taken.ask);
-        let with = |cost| Ask { cost, ..ask };
+        let (mut before, request) = (taken.before.clone(), taken.request);
+        let with = |cost| BucketRequest { cost, ..request };
         self.answer(&mut before, &with(actual));
-        Taken::from(before, with(ask.cost.saturating_sub(actual)))
+        Taken::from(before, with(request.cost.saturating_sub(actual)))
     }
 
     /// Resolves the promise to a request that waited and now passes. Returns true if that changed
@@ -315,15 +331,15 @@ impl Limits {
     /// taken.
     ///
     /// ```
-    /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate, Taken, algorithm::LeakyQueue};
+    /// use loudou_limiter::{BucketRequest, Limit, Limits, Nanos, Rate, Taken, algorithm::LeakyQueue};
     ///
     /// let queue = LeakyQueue::new(9, Rate::parse("1/s").unwrap()).unwrap();
     /// let limits = Limits::new(vec![Limit::new("queue", queue)]).unwrap();
     /// let mut bucket = limits.start(Nanos::ZERO);
-    /// let ask = Ask::new(1, Nanos::ZERO);
+    /// let request = BucketRequest::new(1, Nanos::ZERO);
     /// let taken = [(); 4].map(|()| {
-    ///     let taken = Taken::new(&bucket, &ask);
-    ///     limits.answer(&mut bucket, &ask);
+    ///     let taken = Taken::new(&bucket, &request);
+    ///     limits.answer(&mut bucket, &request);
     ///     taken
     /// });
     /// // The first one did not wait. The second one passes, and the others leave in any order.
@@ -347,23 +363,25 @@ impl Limits {
             return Bucket::clone(after);
         }
         let mut after = taken.before.clone();
-        after.last = taken.ask.now;
+        after.last = taken.request.now;
         self.each(&mut after, &mut |_, meter, words| {
-            meter.decide(words, &taken.ask);
+            meter.decide(words, &taken.request);
         });
-        after.line = self.line_of(&after);
+        after.queue_end = self.queue_end_of(&after);
         after
     }
 
     /// Returns the bucket as a request left it, and true if the request waits.
     fn taken_from(&self, taken: &Taken) -> Option<(Bucket, bool)> {
-        let Taken { before, ask, .. } = taken;
-        if ask.has_place {
+        let Taken {
+            before, request, ..
+        } = taken;
+        if request.is_queued {
             return Some((self.after(taken), true));
         }
         let mut after = before.clone();
-        let answer = self.answer(&mut after, ask);
-        let took = ask.cost > 0 && !answer.is_refused();
+        let answer = self.answer(&mut after, request);
+        let took = request.cost > 0 && !answer.is_refused();
         took.then(|| (after, answer.wait() > Nanos::ZERO))
     }
 }

@@ -9,7 +9,7 @@ use loudou_rules::rule_set::ActiveRule;
 use loudou_rules::rule_set::RuleSet;
 use loudou_rules::versions::History;
 use loudou_store::paged::PagedStore;
-use loudou_store::{GaveUp, Receipt, StoreStats, Table, Why};
+use loudou_store::{GaveUp, Receipt, ReleaseReason, StoreStats, Table};
 
 use super::flight::InFlight;
 use super::record::{LoggedRequest, TraceEdit};
@@ -23,7 +23,7 @@ struct PendingReturn {
     rule: usize,
     key: Box<str>,
     receipt: Receipt,
-    why: Why,
+    why: ReleaseReason,
 }
 
 /// The end of a request, as its log line describes it.
@@ -126,13 +126,13 @@ impl Engine {
                 continue;
             }
             let why = match settlement {
-                None => Why::Ended,
+                None => ReleaseReason::Ended,
                 // A request that another rule refuses reaches no upstream, so it costs nothing.
-                Some(_) if outcome.is_refused() => Why::Settled(0),
+                Some(_) if outcome.is_refused() => ReleaseReason::Settled(0),
                 Some(settlement) => {
                     let reserved = receipt.taken().cost();
                     let by_log = || settlement.settle(reserved, &mut LoggedEnd(record)).actual;
-                    Why::Settled(record.settled.unwrap_or_else(by_log))
+                    ReleaseReason::Settled(record.settled.unwrap_or_else(by_log))
                 }
             };
             // A request that another rule refuses ends immediately. Any other request keeps its
@@ -164,9 +164,9 @@ impl Engine {
         let Some(rule) = self.rules.get(pending.rule) else {
             return;
         };
-        let give = rule.give(&pending.key, &pending.receipt, pending.why, clock);
+        let give = rule.release(&pending.key, &pending.receipt, pending.why, clock);
         // The store counts a failed return in `stats`, and its cost expires later.
-        let (Ok(()) | Err(_)) = self.table.give(&mut self.store, &give, &mut self.stats);
+        let (Ok(()) | Err(_)) = self.table.release(&mut self.store, &give, &mut self.stats);
     }
 
     /// Edits a rule. Returns false if no rule has this name.

@@ -16,10 +16,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use loudou_limiter::ban::Ban;
-use loudou_limiter::{Ask, BucketDecision, Clock, Limits, Nanos, Verdict};
+use loudou_limiter::{BucketDecision, BucketRequest, Clock, Limits, Nanos, Verdict};
 use loudou_store::{
-    Attempt, BucketId, Charge, GaveUp, Give, Leased, LiveRule, Receipt, SharedData, StoreStats,
-    Table, Why,
+    Attempt, BucketId, Charge, GaveUp, Leased, LiveRule, Receipt, Release, ReleaseReason,
+    SharedData, StoreStats, Table,
 };
 
 use crate::fleet::FleetView;
@@ -98,14 +98,14 @@ impl RuleOutcome {
         let active = &*self.active;
         let price = price(active.rule(), request);
         let id = table.id(active.tag(), &key);
-        let ask = Ask {
+        let bucket_request = BucketRequest {
             cost: price.cost,
             now: clock.now,
             wall: clock.wall,
             max_wait: request.max_wait(),
             patience: Nanos::MAX,
-            tells_more: active.rule().respond.ratelimit_headers.tells_more(),
-            has_place: false,
+            needs_more_after: active.rule().respond.ratelimit_headers.needs_more_after(),
+            is_queued: false,
         };
         if active.is_sourced()
             && let Some(sourced) = active.sourced(&key, request)
@@ -118,11 +118,11 @@ impl RuleOutcome {
                 let limits = self.own.as_deref().unwrap_or(limits);
                 let fleet = request.fleet();
                 let terms = fleet.and_then(|fleet| fleet.terms(active.rule(), limits));
-                let mut take = active.take_of(limits, &key, ask);
-                take.lease = fleet
+                let mut acquire = active.acquire_of(limits, &key, bucket_request);
+                acquire.lease = fleet
                     .zip(terms.as_ref())
                     .map(|(fleet, terms)| fleet.by(active.rule().mode, terms));
-                let attempt = Attempt::at(table, id, take);
+                let attempt = Attempt::at(table, id, acquire);
                 let held = (&mut self.not_held, &mut self.patience);
                 let charge = take_patiently(attempt, store, request, held, stats);
                 self.leased = charge.as_ref().ok().and_then(|charge| charge.leased);
@@ -133,7 +133,7 @@ impl RuleOutcome {
                 }
                 Answer::of(charge, fleet)
             }
-            Grant::Unlimited => (unlimited(table, store, id, ask.now), None),
+            Grant::Unlimited => (unlimited(table, store, id, bucket_request.now), None),
             Grant::Banned => (Answer::Banned(Ban::ENDLESS), None),
         };
         self.key = Some(key);
@@ -245,11 +245,14 @@ impl Outcome {
 
     /// Gives the cost back to all rules, because the request is evaluated again when the tokens for
     /// the last rule arrive.
-    fn put_off(&mut self, give: &mut dyn FnMut(&Give<'_>), clock: Clock) {
+    fn postpone(&mut self, release: &mut dyn FnMut(&Release<'_>), clock: Clock) {
         self.is_pending = true;
         for one in &mut self.rules {
             if let (Some(key), Some(receipt)) = (&one.key, one.receipt.take()) {
-                give(&one.active.give(key, &receipt, Why::Refused, clock));
+                release(
+                    &one.active
+                        .release(key, &receipt, ReleaseReason::Refused, clock),
+                );
             }
         }
     }
@@ -271,7 +274,7 @@ impl Outcome {
     }
 
     /// Gives the cost back to earlier enforced rules, because the last rule refused.
-    fn overrule(&mut self, give: &mut dyn FnMut(&Give<'_>), clock: Clock) {
+    fn overrule(&mut self, release: &mut dyn FnMut(&Release<'_>), clock: Clock) {
         let Some((_, before)) = self.rules.split_last_mut() else {
             return;
         };
@@ -282,7 +285,11 @@ impl Outcome {
             }
             rule_outcome.overruled = !matches!(rule_outcome.answer, Answer::Skipped);
             if let (Some(key), Some(receipt)) = (&rule_outcome.key, rule_outcome.receipt.take()) {
-                give(&rule_outcome.active.give(key, &receipt, Why::Refused, clock));
+                release(
+                    &rule_outcome
+                        .active
+                        .release(key, &receipt, ReleaseReason::Refused, clock),
+                );
             }
         }
     }
@@ -541,14 +548,14 @@ impl Run<'_> {
         if !refuses && !waits {
             return;
         }
-        let mut give = |give: &Give<'_>| {
+        let mut release = |release: &Release<'_>| {
             // The table counts lost returns.
-            let _lost = self.table.give(self.store, give, self.stats);
+            let _lost = self.table.release(self.store, release, self.stats);
         };
         if waits {
-            self.outcome.put_off(&mut give, self.clock);
+            self.outcome.postpone(&mut release, self.clock);
         } else if refuses {
-            self.outcome.overrule(&mut give, self.clock);
+            self.outcome.overrule(&mut release, self.clock);
         }
     }
 }

@@ -8,7 +8,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use loudou_limiter::ban::Ban;
-use loudou_limiter::{Ask, Clock, Decision, Limits, TellsMore};
+use loudou_limiter::{BucketRequest, Clock, Decision, Limits, NeedsMoreAfter};
 use loudou_store::overlay::Overlay;
 use loudou_store::page::Slot;
 use loudou_store::{LiveRule, Outage, SharedData, StoreStats, Table};
@@ -123,7 +123,7 @@ pub fn explain(
     let mut stats = StoreStats::default();
     let outcome = evaluate(rules, table, &mut overlay, request, clock, &mut stats);
     overlay.undo();
-    let mut look = Look {
+    let mut explainer = Explainer {
         table,
         store: &mut overlay,
         request,
@@ -131,7 +131,7 @@ pub fn explain(
         outcome: &outcome,
     };
     let explained = rules.iter().enumerate();
-    let explained = explained.map(|(index, active)| look.rule(index, active));
+    let explained = explained.map(|(index, active)| explainer.rule(index, active));
     Explanation {
         rules: explained.collect(),
         outcome,
@@ -139,7 +139,7 @@ pub fn explain(
 }
 
 /// Input of an explanation.
-struct Look<'a, 'b> {
+struct Explainer<'a, 'b> {
     table: &'a Table,
     store: &'a mut Overlay<'b>,
     request: &'a mut dyn Request,
@@ -147,7 +147,7 @@ struct Look<'a, 'b> {
     outcome: &'a Outcome,
 }
 
-impl Look<'_, '_> {
+impl Explainer<'_, '_> {
     fn rule(&mut self, index: usize, active: &ActiveRule) -> RuleExplained {
         let rule = active.rule();
         let part = rule.matches.explain(self.request);
@@ -179,7 +179,7 @@ impl Look<'_, '_> {
         if let Key::Bucket(key) = rule.key_of(self.request) {
             let price = price(rule, self.request);
             let id = self.table.id(active.tag(), &key);
-            let read = self.table.look(self.store, id).ok();
+            let read = self.table.get(self.store, id).ok();
             let slot = read.as_ref().and_then(Option::as_ref);
             explained.allowance = self.allowance(active, &key, slot, standing);
             let sourced = active.sourced(&key, self.request);
@@ -242,9 +242,9 @@ impl Look<'_, '_> {
         let now = self.clock.now;
         let ban = || {
             let slot = slot?;
-            slot.conduct.ban(now.max(slot.bucket.last))
+            slot.ban_history.ban(now.max(slot.bucket.last))
         };
-        match (self.heard(standing), active.grant(key)) {
+        match (self.answer_of(standing), active.grant(key)) {
             (Some(Answer::Banned(ban)), _) => Allowance::Banned(*ban),
             (Some(Answer::Unlimited), _) => Allowance::Unlimited,
             (Some(_), _) => Allowance::Limits,
@@ -261,19 +261,22 @@ impl Look<'_, '_> {
     /// if the rule was skipped.
     fn bucket(&mut self, level: &Level<'_>, cost: u64, standing: Standing) -> BucketExplained {
         let Clock { now, wall } = self.clock;
-        let ask = Ask {
+        let bucket_request = BucketRequest {
             cost,
             now,
             wall,
             max_wait: self.request.max_wait(),
             patience: patience(self.request).0,
-            tells_more: TellsMore::Never,
-            has_place: false,
+            needs_more_after: NeedsMoreAfter::Never,
+            is_queued: false,
         };
-        let state = level.answer(&Ask { cost: 0, ..ask });
-        let answer = match self.heard(standing) {
+        let state = level.answer(&BucketRequest {
+            cost: 0,
+            ..bucket_request
+        });
+        let answer = match self.answer_of(standing) {
             Some(Answer::Decided(decision)) => decision.clone(),
-            _ => level.answer(&ask),
+            _ => level.answer(&bucket_request),
         };
         let used = level.used(&state, now).into_iter();
         let limits = used.zip(state.decisions().zip(answer.decisions()));
@@ -291,7 +294,7 @@ impl Look<'_, '_> {
     }
 
     /// Returns the rule's answer, if the rule was evaluated.
-    fn heard(&self, standing: Standing) -> Option<&Answer> {
+    fn answer_of(&self, standing: Standing) -> Option<&Answer> {
         let Standing::Asked(place) = standing else {
             return None;
         };

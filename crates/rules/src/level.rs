@@ -5,7 +5,7 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 use loudou_limiter::lease::{Lease, LeaseVerdict, Phase, Terms};
-use loudou_limiter::{Ask, Bucket, BucketDecision, Clock, Limits, Nanos};
+use loudou_limiter::{Bucket, BucketDecision, BucketRequest, Clock, Limits, Nanos};
 use loudou_store::page::Slot;
 use loudou_store::{LiveRule, Outage};
 
@@ -104,21 +104,21 @@ impl<'a> Level<'a> {
 
     /// Returns the decision on a hypothetical request. In an outage that admits or refuses
     /// everything, it contains the last known numbers.
-    pub fn answer(&self, ask: &Ask) -> BucketDecision {
+    pub fn answer(&self, request: &BucketRequest) -> BucketDecision {
         let is_open = matches!(self.outage, Some(Outage::Admit | Outage::Refuse));
         let answer = if let Some((lease, terms)) = self.reported() {
             let verdict = if is_open {
                 LeaseVerdict::Local
             } else {
-                { *lease }.take(terms, ask.cost, ask.now, Phase::Held, false)
+                { *lease }.take(terms, request.cost, request.now, Phase::Held, false)
             };
-            lease.decision(terms, verdict, ask)
+            lease.decision(terms, verdict, request)
         } else {
-            let cost = if is_open { 0 } else { ask.cost };
-            let ask = Ask { cost, ..*ask };
-            self.limits.answer(&mut self.bucket.clone(), &ask)
+            let cost = if is_open { 0 } else { request.cost };
+            let request = BucketRequest { cost, ..*request };
+            self.limits.answer(&mut self.bucket.clone(), &request)
         };
-        if self.outage == Some(Outage::Refuse) && ask.cost > 0 {
+        if self.outage == Some(Outage::Refuse) && request.cost > 0 {
             return answer.refused();
         }
         answer

@@ -6,7 +6,7 @@
 
 use alloc::vec::Vec;
 
-use loudou_limiter::{Brought, Limits, Numbers, Source};
+use loudou_limiter::{Limits, Numbers, RequestNumbers, Source};
 
 use crate::request::Request;
 use crate::rule::whole;
@@ -98,10 +98,10 @@ impl FoundNumbers {
     }
 
     /// Returns the numbers in the form in which buckets store them.
-    fn brought(&self) -> Brought {
+    fn brought(&self) -> RequestNumbers {
         let stored = |found: Option<FoundNumber>| found.map_or(0, FoundNumber::stored);
         let (capacity, amount) = (stored(self.capacity), stored(self.amount));
-        Brought { capacity, amount }
+        RequestNumbers { capacity, amount }
     }
 }
 

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use loudou_limiter::ban::Penalty;
 use loudou_limiter::hash::tag;
 use loudou_limiter::{Decimal, Limits};
-use loudou_store::When;
+use loudou_store::UpstreamCondition;
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -158,7 +158,7 @@ pub struct Rule {
     pub on_long_value: OnLongValue,
     /// If present, the rule applies only while an upstream fails.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub when: Option<When>,
+    pub when: Option<UpstreamCondition>,
     /// Parts of the key that identifies a request's bucket. If empty, all requests share one
     /// bucket.
     pub key: Vec<KeyPart>,

@@ -6,8 +6,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Deref;
 
-use loudou_limiter::{Ask, Bucket, Carry, Clock, Decimal, Limits, Nanos, Penalty, Plan, Taken};
-use loudou_store::{Age, Give, LiveRule, Receipt, SharedData, Table, Take, Why};
+use loudou_limiter::{
+    Bucket, BucketRequest, Carry, Clock, Decimal, Limits, Nanos, Penalty, Plan, Taken,
+};
+use loudou_store::{Acquire, Age, LiveRule, Receipt, Release, ReleaseReason, SharedData, Table};
 
 use crate::config::{MAX_RULES, RuleEdit, fits_scale, scaled};
 use crate::numbers::{self, FoundNumbers};
@@ -207,10 +209,10 @@ impl Index {
 
     /// Returns the rules that may match; `None` if there are too few rules for an index.
     pub(crate) fn candidates(&self, request: &mut dyn Request) -> Option<Mask> {
-        self.is_worth_it.then(|| self.look_up(request))
+        self.is_worth_it.then(|| self.lookup(request))
     }
 
-    fn look_up(&self, request: &mut dyn Request) -> Mask {
+    fn lookup(&self, request: &mut dyn Request) -> Mask {
         let mut mask = self.by_path(request);
         if !self.methods.texts.is_empty() {
             let mut by_method = self.methods.any;
@@ -482,39 +484,39 @@ impl ActiveRule {
     }
 
     /// Creates a request to the bucket of `key`.
-    pub fn take<'a>(&'a self, key: &'a str, ask: Ask) -> Take<'a> {
-        self.take_of(self.limits_of(key), key, ask)
+    pub fn acquire<'a>(&'a self, key: &'a str, request: BucketRequest) -> Acquire<'a> {
+        self.acquire_of(self.limits_of(key), key, request)
     }
 
     /// Creates a request to the bucket of `key`, which has these limits.
-    pub(crate) const fn take_of<'a>(
+    pub(crate) const fn acquire_of<'a>(
         &'a self,
         limits: &'a Limits,
         key: &'a str,
-        ask: Ask,
-    ) -> Take<'a> {
-        Take {
+        request: BucketRequest,
+    ) -> Acquire<'a> {
+        Acquire {
             rule: self,
             limits,
             key,
-            ask,
+            request,
             lease: None,
         }
     }
 
     /// Creates a return of the cost that a request took from the bucket of `key`.
-    pub const fn give<'a>(
+    pub const fn release<'a>(
         &'a self,
         key: &'a str,
         receipt: &'a Receipt,
-        why: Why,
+        reason: ReleaseReason,
         clock: Clock,
-    ) -> Give<'a> {
-        Give {
+    ) -> Release<'a> {
+        Release {
             rule: self,
             key,
             receipt,
-            why,
+            reason,
             clock,
         }
     }

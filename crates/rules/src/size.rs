@@ -45,7 +45,7 @@ const INDEX: usize = 16;
 /// Maximum size of a string that needs no allocation, in bytes.
 const INLINE: usize = 22;
 /// Maximum additional size of a slot whose key is banned or has strikes, in bytes.
-const CONDUCT: usize = 18;
+const BAN_HISTORY: usize = 18;
 /// Additional size of a slot with the beginning of a refusal run, in bytes, not counting the
 /// units given back.
 const REFUSED_SINCE: usize = 5;
@@ -147,7 +147,11 @@ fn rule_bytes(rule: &Rule) -> usize {
 
 /// Like [`rule_bytes`], but includes the strikes of a penalty.
 fn usual_bytes(rule: &Rule) -> usize {
-    let strikes = if rule.penalty.is_some() { CONDUCT } else { 0 };
+    let strikes = if rule.penalty.is_some() {
+        BAN_HISTORY
+    } else {
+        0
+    };
     rule_bytes(rule).saturating_add(strikes)
 }
 
@@ -181,7 +185,7 @@ fn wide(bytes: usize) -> u64 {
 
 /// Returns the memory of a file, assuming that all buckets have the maximum size.
 pub fn memory(file: &RuleFile) -> Memory {
-    let banned = largest(file, rule_bytes).saturating_add(CONDUCT + REFUSED_SINCE);
+    let banned = largest(file, rule_bytes).saturating_add(BAN_HISTORY + REFUSED_SINCE);
     let full = store(file, largest(file, usual_bytes), USUAL_KEY);
     let most = store(file, banned, MAX_KEY).saturating_add(wide(audit()));
     let most = most.saturating_add(wide(changes(file)));

@@ -1,6 +1,6 @@
 //! Penalties, and the bans they lead to.
 
-use loudou_limiter::ban::{Conduct, ENDLESS_MS};
+use loudou_limiter::ban::{BanHistory, ENDLESS_MS};
 use loudou_limiter::{Ban, Decimal, Nanos, Penalty};
 use proptest::prelude::*;
 
@@ -20,16 +20,16 @@ fn penalty(after: u16, factor: u32) -> Penalty {
 
 /// Adds strikes at these instants. Returns the resulting bans with their start and end.
 fn bans(penalty: &Penalty, strikes_ms: &[u64]) -> Vec<(u64, u64)> {
-    let mut conduct = Conduct::default();
+    let mut ban_history = BanHistory::default();
     let mut bans = Vec::new();
     for at in strikes_ms {
         let now = ms(*at);
-        conduct.settle(now);
-        if conduct.ban(now).is_some() {
+        ban_history.settle(now);
+        if ban_history.ban(now).is_some() {
             continue;
         }
-        conduct.strike(penalty, now);
-        if let Some(Ban { until: Some(until) }) = conduct.ban(now) {
+        ban_history.strike(penalty, now);
+        if let Some(Ban { until: Some(until) }) = ban_history.ban(now) {
             bans.push((*at, until.as_millis()));
         }
     }
@@ -81,20 +81,20 @@ fn factors_need_not_be_whole() {
 
 #[test]
 fn an_imposed_ban_ends_when_it_should_or_never() {
-    let mut conduct = Conduct::default();
-    conduct.impose(Nanos::new(1), Some(ms(10)));
+    let mut ban_history = BanHistory::default();
+    ban_history.impose(Nanos::new(1), Some(ms(10)));
     let until = Some(Nanos::new(10_000_001));
-    assert_eq!(conduct.ban(ms(10)), Some(Ban { until }));
-    assert_eq!(conduct.ban(Nanos::new(10_000_001)), None);
-    conduct.settle(ms(10));
-    assert!(conduct.ban(ms(10)).is_some());
-    conduct.settle(ms(11));
-    assert_eq!(conduct, Conduct::default());
-    conduct.impose(ms(5), None);
-    assert_eq!(conduct.ban(ms(1 << 39)), Some(Ban::ENDLESS));
-    conduct.impose(ms(5), Some(Nanos::MAX));
+    assert_eq!(ban_history.ban(ms(10)), Some(Ban { until }));
+    assert_eq!(ban_history.ban(Nanos::new(10_000_001)), None);
+    ban_history.settle(ms(10));
+    assert!(ban_history.ban(ms(10)).is_some());
+    ban_history.settle(ms(11));
+    assert_eq!(ban_history, BanHistory::default());
+    ban_history.impose(ms(5), None);
+    assert_eq!(ban_history.ban(ms(1 << 39)), Some(Ban::ENDLESS));
+    ban_history.impose(ms(5), Some(Nanos::MAX));
     assert!(
-        conduct
+        ban_history
             .ban(ms(6))
             .is_some_and(|ban| ban.lasts(ms(6)).is_some())
     );
@@ -106,18 +106,18 @@ proptest! {
     fn a_ban_lasts_as_long_as_configured(now in 0..1_u64 << 50, span in 1..1_u64 << 50) {
         let (now, span) = (Nanos::new(now), Nanos::new(span));
         let penalty = Penalty { ban: span, max: span, ..penalty(1, 1_000) };
-        let (mut struck, mut imposed) = (Conduct::default(), Conduct::default());
+        let (mut struck, mut imposed) = (BanHistory::default(), BanHistory::default());
         struck.strike(&penalty, now);
         imposed.impose(now, Some(span));
         let until = now.saturating_add(span);
         let just_before = Nanos::new(until.get() - 1);
-        for conduct in [struck, imposed] {
-            prop_assert_eq!(conduct.ban(now), Some(Ban { until: Some(until) }));
-            prop_assert_eq!(conduct.ban(just_before), Some(Ban { until: Some(until) }));
-            prop_assert_eq!(conduct.ban(until), None);
-            prop_assert!(conduct.clean_at_ms >= until.millis_ceil());
+        for ban_history in [struck, imposed] {
+            prop_assert_eq!(ban_history.ban(now), Some(Ban { until: Some(until) }));
+            prop_assert_eq!(ban_history.ban(just_before), Some(Ban { until: Some(until) }));
+            prop_assert_eq!(ban_history.ban(until), None);
+            prop_assert!(ban_history.clean_at_ms >= until.millis_ceil());
             // One more refusal, in the millisecond of the end, does not count for the next ban.
-            let mut next = conduct;
+            let mut next = ban_history;
             next.strike(&Penalty { after: 2, ..penalty.clone() }, until);
             prop_assert_eq!((next.ban(until), next.strikes), (None, 1));
         }
@@ -157,12 +157,12 @@ proptest! {
             factor: Decimal::from_thousandths(factor),
             max: Nanos::new(max),
         };
-        let mut conduct = Conduct::default();
+        let mut ban_history = BanHistory::default();
         for now in times.into_iter().map(Nanos::new) {
-            conduct.settle(now);
-            conduct.strike(&penalty, now);
-            prop_assert!(conduct.clean_at_ms <= ENDLESS_MS);
-            prop_assert!(conduct.banned_until_ms <= ENDLESS_MS);
+            ban_history.settle(now);
+            ban_history.strike(&penalty, now);
+            prop_assert!(ban_history.clean_at_ms <= ENDLESS_MS);
+            prop_assert!(ban_history.banned_until_ms <= ENDLESS_MS);
         }
         prop_assert!(penalty.span(u8::MAX) <= penalty.max);
     }

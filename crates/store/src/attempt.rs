@@ -7,18 +7,18 @@
 use alloc::boxed::Box;
 
 use loudou_limiter::ban::Ban;
-use loudou_limiter::{Ask, Bucket, BucketDecision, Limits, Nanos, Taken, Words};
+use loudou_limiter::{Bucket, BucketDecision, BucketRequest, Limits, Nanos, Taken, Words};
 
 use crate::change::PageChange;
 use crate::leasing::{ByLease, Leased, Outage};
-use crate::page::{Evicted, FLAG_KEEPS_GAIN, FLAG_PINNED, PlainSlot, Slot, gain_flag, patch_of};
+use crate::page::{Evicted, FLAG_KEEPS_GAIN, FLAG_PINNED, FastSlot, Slot, gain_flag, patch_of};
 use crate::shared_data::{SharedData, StoreFailed, Written};
 use crate::table::{Age, LiveRule};
 use crate::table::{BucketId, Table};
 
 /// A request to a bucket, which is identified by a rule and a key.
 #[derive(Clone, Copy, Debug)]
-pub struct Take<'a> {
+pub struct Acquire<'a> {
     /// The rule.
     pub rule: &'a dyn LiveRule,
     /// The limits of the key.
@@ -26,7 +26,7 @@ pub struct Take<'a> {
     /// The key.
     pub key: &'a str,
     /// Cost and time of the request.
-    pub ask: Ask,
+    pub request: BucketRequest,
     /// Terms of the lease, if many Envoys share the limits.
     pub lease: Option<ByLease<'a>>,
 }
@@ -42,11 +42,11 @@ pub struct Charge {
     pub leased: Option<Leased>,
 }
 
-/// A [`Take`] in progress. Call [`read`](Self::read) and [`write`](Self::write) in turn until a
+/// An [`Acquire`] in progress. Call [`read`](Self::read) and [`write`](Self::write) in turn until a
 /// write succeeds.
 #[derive(Debug)]
 pub struct Attempt<'a> {
-    take: Take<'a>,
+    acquire: Acquire<'a>,
     change: PageChange<'a>,
     /// Decision that is returned once the page is written.
     planned: Option<Box<Charge>>,
@@ -54,15 +54,15 @@ pub struct Attempt<'a> {
 
 impl<'a> Attempt<'a> {
     /// Creates an attempt before its first step.
-    pub fn new(table: &'a Table, take: Take<'a>) -> Self {
-        Self::at(table, table.id(take.rule.tag(), take.key), take)
+    pub fn new(table: &'a Table, acquire: Acquire<'a>) -> Self {
+        Self::at(table, table.id(acquire.rule.tag(), acquire.key), acquire)
     }
 
     /// Like [`Attempt::new`], but with a known bucket address, which avoids hashing the key twice.
-    pub fn at(table: &'a Table, id: BucketId, take: Take<'a>) -> Self {
+    pub fn at(table: &'a Table, id: BucketId, acquire: Acquire<'a>) -> Self {
         Self {
-            take,
-            change: PageChange::new(table, id, take.key),
+            acquire,
+            change: PageChange::new(table, id, acquire.key),
             planned: None,
         }
     }
@@ -96,26 +96,26 @@ impl<'a> Attempt<'a> {
 
     /// Limits the wait of the request to `patience`. The next read applies it.
     pub const fn shorten(&mut self, patience: Nanos) {
-        self.take.ask.patience = patience;
+        self.acquire.request.patience = patience;
     }
 
     fn plan(&mut self) -> Result<Box<Charge>, GaveUp> {
-        let Take {
+        let Acquire {
             rule,
             limits,
-            ask,
+            request,
             lease,
             ..
-        } = self.take;
-        let now = ask.now;
-        let (index, mut slot) = self.change.slot(rule, limits, ask.clock())?;
+        } = self.acquire;
+        let now = request.now;
+        let (index, mut slot) = self.change.slot(rule, limits, request.clock())?;
         slot.flags = slot.flags & !FLAG_KEEPS_GAIN | gain_flag(limits);
-        let mut receipt = Receipt::new(self.change.id, &slot, &ask);
+        let mut receipt = Receipt::new(self.change.id, &slot, &request);
         let root = limits.root(&slot.bucket);
         let tokens_end = slot
             .lease
             .as_ref()
-            .map(|lease| lease.first_end(ask.cost, now));
+            .map(|lease| lease.first_end(request.cost, now));
         let (answer, leased) = self.answer(&mut slot, lease.as_ref());
         receipt.is_leased = leased.is_some_and(Leased::admits);
         receipt.tokens_end = tokens_end.unwrap_or_default();
@@ -154,31 +154,34 @@ impl<'a> Attempt<'a> {
         slot: &mut Slot,
         lease: Option<&ByLease<'_>>,
     ) -> (Result<BucketDecision, Ban>, Option<Leased>) {
-        let Take {
-            rule, limits, ask, ..
-        } = self.take;
+        let Acquire {
+            rule,
+            limits,
+            request,
+            ..
+        } = self.acquire;
         let penalty = rule.penalty();
-        let now = ask.now.max(slot.bucket.last);
-        slot.conduct.settle(now);
-        if let Some(ban) = slot.conduct.ban(now) {
+        let now = request.now.max(slot.bucket.last);
+        slot.ban_history.settle(now);
+        if let Some(ban) = slot.ban_history.ban(now) {
             slot.bucket.last = now;
             return (Err(ban), None);
         }
         let (answer, leased) = match lease {
-            None if ask.cost == 0 && rule.charges_at_end() => {
-                (limits.answer_at_end(&mut slot.bucket, &ask), None)
+            None if request.cost == 0 && rule.charges_at_end() => {
+                (limits.answer_at_end(&mut slot.bucket, &request), None)
             }
-            None => (limits.answer(&mut slot.bucket, &ask), None),
+            None => (limits.answer(&mut slot.bucket, &request), None),
             Some(lease) => {
-                let (answer, leased) = lease.answer(slot, limits, &ask);
+                let (answer, leased) = lease.answer(slot, limits, &request);
                 (answer, Some(leased))
             }
         };
         // A request that is refused only because this worker holds too many requests is not a
         // strike. Other clients may have filled the worker.
-        let strikes = answer.is_refused() && !ask.is_hurried();
+        let strikes = answer.is_refused() && !request.is_wait_bounded();
         if let Some(penalty) = penalty.filter(|_| strikes) {
-            slot.conduct.strike(penalty, now);
+            slot.ban_history.strike(penalty, now);
             // A ban by a penalty replaces an operator's ban that has ended, so the slot is no
             // longer pinned.
             slot.flags &= !FLAG_PINNED;
@@ -192,7 +195,7 @@ impl<'a> Attempt<'a> {
             slot.note(limits, &limits.peek(&slot.bucket, 0, now));
             slot.note_lease(now, keeps_debt && !leased.is_some_and(Leased::is_local));
         }
-        (slot.conduct.ban(now).map_or(Ok(answer), Err), leased)
+        (slot.ban_history.ban(now).map_or(Ok(answer), Err), leased)
     }
 
     /// Writes the decision. Returns `None` if another worker was faster. The caller must then read
@@ -230,23 +233,23 @@ impl Table {
     pub fn charge(
         &self,
         store: &mut dyn SharedData,
-        take: &Take<'_>,
+        acquire: &Acquire<'_>,
         stats: &mut StoreStats,
     ) -> Result<Charge, GaveUp> {
-        let id = self.id(take.rule.tag(), take.key);
-        self.charge_at(store, id, take, stats)
+        let id = self.id(acquire.rule.tag(), acquire.key);
+        self.charge_at(store, id, acquire, stats)
     }
 
     /// Like [`Table::charge`], but with a known bucket address, which must match the rule and key
-    /// of `take`.
+    /// of `acquire`.
     pub fn charge_at(
         &self,
         store: &mut dyn SharedData,
         id: BucketId,
-        take: &Take<'_>,
+        acquire: &Acquire<'_>,
         stats: &mut StoreStats,
     ) -> Result<Charge, GaveUp> {
-        let mut attempt = Attempt::at(self, id, *take);
+        let mut attempt = Attempt::at(self, id, *acquire);
         if let Some(charge) = attempt.decide_in_place(store) {
             return Ok(charge);
         }
@@ -261,7 +264,7 @@ impl Table {
 
 /// Maximum number of words in a bucket that is decided in place: enough for eight limits with a
 /// word each.
-const MOST_WORDS: usize = 8;
+const MAX_FAST_WORDS: usize = 8;
 
 impl Attempt<'_> {
     /// Decides in the page itself, in one step of the store. Returns `None`, and changes nothing, if
@@ -269,14 +272,14 @@ impl Attempt<'_> {
     pub fn decide_in_place(&self, store: &mut dyn SharedData) -> Option<Charge> {
         // Shared data for Wasm has no such step, and asking for it would take 2 % of a decision's
         // instructions.
-        if cfg!(target_arch = "wasm32") || !self.take.may_be_fast() {
+        if cfg!(target_arch = "wasm32") || !self.acquire.may_be_fast() {
             return None;
         }
-        let (take, id) = (&self.take, self.change.id);
+        let (acquire, id) = (&self.acquire, self.change.id);
         let mut planned = None;
         let is_done = store.patch(&self.change.page_key, &mut |page| {
             let mut patch = patch_of(page, id.fingerprint)?;
-            planned = take.plan_fast(id, PlainSlot::of(patch.bytes_mut())?);
+            planned = acquire.plan_fast(id, FastSlot::of(patch.bytes_mut())?);
             planned.is_some().then_some(patch)
         });
         planned.filter(|_| is_done).map(|charge| *charge)
@@ -284,18 +287,18 @@ impl Attempt<'_> {
 
     /// Decides on the fast path, in the page as it was read.
     fn plan_fast(&mut self) -> Option<Box<Charge>> {
-        if !self.take.may_be_fast() {
+        if !self.acquire.may_be_fast() {
             return None;
         }
         let id = self.change.id;
-        let slot = self.change.page.find_plain(id.fingerprint)?;
-        self.take.plan_fast(id, slot)
+        let slot = self.change.page.find_fast(id.fingerprint)?;
+        self.acquire.plan_fast(id, slot)
     }
 }
 
-impl Take<'_> {
+impl Acquire<'_> {
     fn may_be_fast(&self) -> bool {
-        self.lease.is_none() && self.ask.cost > 0 && !self.limits.holds_until_end()
+        self.lease.is_none() && self.request.cost > 0 && !self.limits.holds_until_end()
     }
 
     /// The fast path, which decides in place. It handles most requests: the bucket is in its page,
@@ -303,13 +306,13 @@ impl Take<'_> {
     /// admitted at once or refused. Otherwise it returns `None` and changes nothing.
     /// [`Attempt::plan`] then decides, with the same result as the fast path where both apply.
     #[inline]
-    fn plan_fast(&self, id: BucketId, mut slot: PlainSlot<'_>) -> Option<Box<Charge>> {
+    fn plan_fast(&self, id: BucketId, mut slot: FastSlot<'_>) -> Option<Box<Charge>> {
         let limits = self.limits;
         let age = self.rule.age(slot.version());
         if age != Age::Current || slot.flags() != gain_flag(limits) {
             return None;
         }
-        let mut room = [0; MOST_WORDS];
+        let mut room = [0; MAX_FAST_WORDS];
         let words = room.get_mut(..limits.words())?;
         let count = slot.read(words)?;
         if !limits.numbers().is_empty() && !words.starts_with(limits.numbers()) {
@@ -318,20 +321,21 @@ impl Take<'_> {
         let before = Bucket {
             last: slot.last(),
             given: 0,
-            line: Nanos::ZERO,
+            queue_end: Nanos::ZERO,
             words: Words::from_slice(words.get(..count)?),
         };
-        let ask = self.ask.not_before(before.last);
-        let answer = limits.answer_plainly(words, &ask)?;
+        let request = self.request.not_before(before.last);
+        let answer = limits.answer_fast(words, &request)?;
         let is_refused = answer.is_refused();
-        let is_special = is_refused && (self.rule.penalty().is_some() || slot.begins_run(ask.now));
+        let is_special =
+            is_refused && (self.rule.penalty().is_some() || slot.begins_run(request.now));
         if is_special || !slot.has_room_for(words) {
             return None;
         }
-        let idle_at = ask.now.saturating_add(answer.reset_after());
+        let idle_at = request.now.saturating_add(answer.reset_after());
         slot.write(words);
-        slot.note(ask.now, idle_at.millis_ceil(), is_refused);
-        let receipt = Receipt::of(id, Taken::from(before, ask), slot.origin());
+        slot.note(request.now, idle_at.millis_ceil(), is_refused);
+        let receipt = Receipt::of(id, Taken::from(before, request), slot.origin());
         Some(Box::new(Charge {
             receipt: (!is_refused).then_some(receipt),
             answer: Ok(answer),
@@ -372,9 +376,9 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// Creates a receipt for `ask`, which is about to take from the bucket in `slot`.
-    pub(crate) fn new(id: BucketId, slot: &Slot, ask: &Ask) -> Self {
-        Self::of(id, Taken::new(&slot.bucket, ask), slot.origin)
+    /// Creates a receipt for `request`, which is about to take from the bucket in `slot`.
+    pub(crate) fn new(id: BucketId, slot: &Slot, request: &BucketRequest) -> Self {
+        Self::of(id, Taken::new(&slot.bucket, request), slot.origin)
     }
 
     /// Marks the request as waiting. `root` is the root of the bucket's promises before the

@@ -1,6 +1,6 @@
 //! Bans and unbans by an operator.
 
-use loudou_limiter::ban::Conduct;
+use loudou_limiter::ban::BanHistory;
 use loudou_limiter::{Clock, Nanos};
 
 use crate::attempt::GaveUp;
@@ -19,18 +19,18 @@ pub struct SetBan<'a> {
     /// The key.
     pub key: &'a str,
     /// The ban or unban.
-    pub ban: SetTo,
+    pub ban: BanChange,
     /// The current time.
     pub clock: Clock,
 }
 
 /// The change of a ban.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SetTo {
+pub enum BanChange {
     /// Bans for this duration from now on, or for ever if `None`. An earlier ban that ends later
     /// keeps its end, and becomes an operator's ban.
     Banned(Option<Nanos>),
-    /// Like [`SetTo::Banned`], but replaces any earlier ban, even one with a later end.
+    /// Like [`BanChange::Banned`], but replaces any earlier ban, even one with a later end.
     Replaced(Option<Nanos>),
     /// Unbans the key, and forgets its strikes and past bans.
     Free,
@@ -79,26 +79,27 @@ impl Setting<'_> {
         }
         let (index, mut slot) = match (found, ban) {
             (Some((index, slot)), _) => (Some(index), slot),
-            (None, SetTo::Free) => return Ok(BanEffect::None),
-            (None, SetTo::Banned(_) | SetTo::Replaced(_)) => {
+            (None, BanChange::Free) => return Ok(BanEffect::None),
+            (None, BanChange::Banned(_) | BanChange::Replaced(_)) => {
                 let limits = rule.limits_in(key, None);
                 (None, self.change.begin(rule, &limits, clock)?)
             }
         };
         let now = now.max(slot.bucket.last);
         match ban {
-            SetTo::Banned(span) => impose(&mut slot, now, span, false),
-            SetTo::Replaced(span) => impose(&mut slot, now, span, true),
-            SetTo::Free => {
-                slot.conduct = Conduct::default();
+            BanChange::Banned(span) => impose(&mut slot, now, span, false),
+            BanChange::Replaced(span) => impose(&mut slot, now, span, true),
+            BanChange::Free => {
+                slot.ban_history = BanHistory::default();
                 slot.flags &= !FLAG_PINNED;
             }
         }
-        let same = |before: &Slot| before.conduct == slot.conduct && before.flags == slot.flags;
+        let same =
+            |before: &Slot| before.ban_history == slot.ban_history && before.flags == slot.flags;
         if self.before.as_ref().is_some_and(same) {
             return Ok(BanEffect::None);
         }
-        if ban == SetTo::Free {
+        if ban == BanChange::Free {
             let bucket = rule.bucket_of(key, &slot, clock);
             let limits = rule.limits_in(key, Some((&slot.bucket, slot.version)));
             slot.note(&limits, &limits.peek(&bucket, 0, now));
@@ -110,17 +111,17 @@ impl Setting<'_> {
 
 /// Bans from `now` on. An earlier ban with a later end is kept unless `replaces` is true.
 fn impose(slot: &mut Slot, now: Nanos, span: Option<Nanos>, replaces: bool) {
-    let mut conduct = slot.conduct;
-    conduct.impose(now, span);
-    let end = |conduct: &Conduct| {
-        let ban = conduct.ban(now);
+    let mut ban_history = slot.ban_history;
+    ban_history.impose(now, span);
+    let end = |ban_history: &BanHistory| {
+        let ban = ban_history.ban(now);
         ban.map(|ban| ban.until.unwrap_or(Nanos::MAX))
     };
-    if replaces || end(&slot.conduct) < end(&conduct) {
-        slot.conduct = conduct;
+    if replaces || end(&slot.ban_history) < end(&ban_history) {
+        slot.ban_history = ban_history;
     }
     slot.flags |= FLAG_PINNED;
-    slot.idle_at_ms = slot.idle_at_ms.max(slot.conduct.clean_at_ms);
+    slot.idle_at_ms = slot.idle_at_ms.max(slot.ban_history.clean_at_ms);
 }
 
 impl Table {

@@ -1,5 +1,5 @@
 //! Health of an upstream: the error share among its recent responses, and the failing state that
-//! [`When`] derives from it.
+//! [`UpstreamCondition`] derives from it.
 //!
 //! The time window consists of ten slots whose starts are multiples of the slot length. The
 //! newest slot is only partly over, so the window covers between nine tenths and all of its length.
@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use loudou_limiter::Nanos;
 
-use crate::upstreams::When;
+use crate::upstreams::UpstreamCondition;
 
 /// Number of slots in the window.
 const SLOTS: usize = 10;
@@ -54,7 +54,7 @@ pub struct Health {
 
 impl Health {
     /// Creates the health of an upstream that was first seen at `now`.
-    pub fn new(when: &When, now: Nanos) -> Self {
+    pub fn new(when: &UpstreamCondition, now: Nanos) -> Self {
         let slot = Nanos::new((when.within.get() / SLOTS_U64).max(1));
         Self {
             slot,
@@ -86,7 +86,7 @@ impl Health {
     }
 
     /// Advances the window to `now`. Does nothing if the clock went back.
-    pub fn advance(&mut self, when: &When, now: Nanos) {
+    pub fn advance(&mut self, when: &UpstreamCondition, now: Nanos) {
         let current = number(now, self.slot);
         // After `SLOTS` steps the window is empty, so more steps change nothing.
         for _ in 0..SLOTS {
@@ -103,7 +103,7 @@ impl Health {
     }
 
     /// Counts a response.
-    pub fn respond(&mut self, when: &When, is_error: bool, now: Nanos) {
+    pub fn respond(&mut self, when: &UpstreamCondition, is_error: bool, now: Nanos) {
         self.advance(when, now);
         if let Some(count) = self.newest_count() {
             count.responses = count.responses.saturating_add(1);
@@ -117,7 +117,7 @@ impl Health {
         number(now, self.slot) >= self.newest.saturating_add(SLOTS_U64)
     }
 
-    fn switch(&mut self, when: &When, at: Nanos) {
+    fn switch(&mut self, when: &UpstreamCondition, at: Nanos) {
         let count = self.count();
         let fails = if self.fails {
             count.responses > 0 && count.compare(when.until_under).is_ge()

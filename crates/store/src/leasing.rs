@@ -1,7 +1,7 @@
 //! Leases of buckets: requests take tokens from a lease, and the relay's answers change it.
 
 use loudou_limiter::lease::{Lease, LeaseVerdict, Phase, Terms};
-use loudou_limiter::{Ask, BucketDecision, Clock, Limits};
+use loudou_limiter::{BucketDecision, BucketRequest, Clock, Limits};
 
 use crate::attempt::GaveUp;
 use crate::attempt::StoreStats;
@@ -173,14 +173,14 @@ impl ByLease<'_> {
         &self,
         slot: &mut Slot,
         limits: &Limits,
-        ask: &Ask,
+        request: &BucketRequest,
     ) -> (BucketDecision, Leased) {
-        let ask = &ask.not_before(slot.bucket.last);
-        let now = ask.now;
+        let request = &request.not_before(slot.bucket.last);
+        let now = request.now;
         let lease = slot.lease.get_or_insert_default();
-        lease.turn(self.terms, slot.bucket.last, ask.clock());
-        let mut verdict = lease.take(self.terms, ask.cost, now, self.phase, self.is_down);
-        if (ask.is_hurried() || !self.holds)
+        lease.turn(self.terms, slot.bucket.last, request.clock());
+        let mut verdict = lease.take(self.terms, request.cost, now, self.phase, self.is_down);
+        if (request.is_wait_bounded() || !self.holds)
             && let LeaseVerdict::Wait { until } = verdict
         {
             // The request cannot be held, so it is refused.
@@ -194,11 +194,11 @@ impl ByLease<'_> {
         };
         if verdict != LeaseVerdict::Local {
             slot.bucket.last = now;
-            let answer = lease.decision(self.terms, verdict, ask);
+            let answer = lease.decision(self.terms, verdict, request);
             return (answer, leased);
         }
         let answer = match self.outage {
-            Outage::Local(envoys) => lease.decide_alone(limits, envoys, &mut slot.bucket, ask),
+            Outage::Local(envoys) => lease.decide_alone(limits, envoys, &mut slot.bucket, request),
             Outage::Admit | Outage::Refuse => limits.peek(&slot.bucket, 0, now),
         };
         (answer, leased)

@@ -8,8 +8,8 @@
 //!
 //! These types change buckets, all with compare-and-swap:
 //!
-//! - [`Take`] decides a request and takes its cost.
-//! - [`Give`] gives a cost back.
+//! - [`Acquire`] decides a request and takes its cost.
+//! - [`Release`] gives a cost back.
 //! - [`Leasing`] changes the lease of a limit that many Envoys share.
 //! - [`SetBan`] and the sweep change existing buckets.
 //! - [`swap`](mod@swap) changes other values.
@@ -50,14 +50,14 @@ mod table;
 pub mod top;
 pub mod upstreams;
 
-pub use attempt::{Attempt, Charge, GaveUp, Receipt, StoreStats, Take};
-pub use bans::{BanEffect, SetBan, SetTo};
+pub use attempt::{Acquire, Attempt, Charge, GaveUp, Receipt, StoreStats};
+pub use bans::{BanChange, BanEffect, SetBan};
 pub use leasing::{ByLease, LeaseOf, Leased, Leasing, Outage};
-pub use release::{Give, Giving, Why};
+pub use release::{Release, ReleaseAttempt, ReleaseReason};
 pub use shared_data::{
     CAS_ABSENT, CAS_OVERWRITE, Cas, MAX_PATCH, MAX_RETRIES, Patch, PlanPatch, SharedData,
     StoreFailed, Written,
 };
 pub use table::{Age, LiveRule};
 pub use table::{BucketId, MAX_BUCKETS, Reset, Table};
-pub use upstreams::When;
+pub use upstreams::UpstreamCondition;

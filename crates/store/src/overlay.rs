@@ -142,9 +142,9 @@ mod tests {
     }
 
     /// A store that returns a different value at each read.
-    struct Restless(u8);
+    struct ChangingStore(u8);
 
-    impl SharedData for Restless {
+    impl SharedData for ChangingStore {
         fn get(&mut self, _: &[u8], value: &mut Vec<u8>) -> Result<Option<Cas>, StoreFailed> {
             self.0 = self.0.saturating_add(1);
             value.clear();
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn what_was_read_once_stays() {
-        let mut below = Restless(0);
+        let mut below = ChangingStore(0);
         let mut over = Overlay::new(&mut below);
         assert_eq!(value(&mut over, b"a"), Some(b"\x01".to_vec()));
         assert_eq!(value(&mut over, b"b"), Some(b"\x02".to_vec()));

@@ -6,10 +6,10 @@
 //!       idle at ms u40 | admitted u40 | refused u40 | refused at tick u24
 //!       flags u8 | origin u32 | words u16
 //!       given u40                                                          only with its flag
-//!       conduct: banned until ms u40 | since ms u40 | clean at ms u40      only with its flag
+//!       ban history: banned until ms u40 | since ms u40 | clean at ms u40  only with its flag
 //!                strikes u16 | bans u8
 //!       held until ms u40, or refused since ms u40                         only with its flag
-//!       line: ns u64                                                       only with its flag
+//!       queue end: ns u64                                                  only with its flag
 //!       lease: word u64 × 11                                               only with its flag
 //!       left at its later limits: count u8 | units u32…                    only with its flag
 //!       word u64…
@@ -35,16 +35,16 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use codec::{
-    Bytes, FLAG_CONDUCT, FLAG_LATER, FLAGS_IN_BYTES, GIVEN_BYTES, Head, Instant, later_bytes,
+    Bytes, FLAG_BAN_HISTORY, FLAG_LATER, FLAGS_IN_BYTES, GIVEN_BYTES, Head, Instant, later_bytes,
     optional_bytes,
 };
-use loudou_limiter::ban::Conduct;
+use loudou_limiter::ban::BanHistory;
 use loudou_limiter::lease::Lease;
 use loudou_limiter::{Bucket, BucketDecision, Limits, Nanos};
 use victim::{Standing, victim};
 
 pub use codec::lease_bytes;
-pub(crate) use patch::{PageBytes, PlainSlot, patch_of};
+pub(crate) use patch::{FastSlot, PageBytes, patch_of};
 
 mod codec;
 mod patch;
@@ -75,7 +75,7 @@ pub const FLAG_PINNED: u8 = 2;
 pub const FLAG_KEEPS_GAIN: u8 = 4;
 
 /// Time after the last touch for which a debt protects its slot from eviction.
-const DEBT_KEPT: Nanos = Nanos::from_secs(60);
+const MAX_DEBT_AGE: Nanos = Nanos::from_secs(60);
 
 /// A refusal that comes later than this after the previous refusal begins a new run of refusals,
 /// with an error of up to one [`Tick`]. Admitted requests in between do not end a run, because a
@@ -131,7 +131,7 @@ pub struct Slot {
     /// Number of the slot's state; see the module documentation.
     pub origin: u32,
     /// Bans and strikes.
-    pub conduct: Conduct,
+    pub ban_history: BanHistory,
     /// This Envoy's lease of limits that many Envoys share; `None` while it would be empty.
     pub lease: Option<Box<Lease>>,
     /// Time of the last touch, and state of the limits.
@@ -187,7 +187,7 @@ impl Slot {
 
     /// Returns true if an operator's ban is in force, which protects the bucket from eviction.
     pub fn is_pinned(&self, now: Nanos) -> bool {
-        self.flags & FLAG_PINNED != 0 && self.conduct.ban(now).is_some()
+        self.flags & FLAG_PINNED != 0 && self.ban_history.ban(now).is_some()
     }
 }
 
@@ -270,7 +270,7 @@ impl Slot {
         let held = limits.held_for(answer).map_or(0, after);
         let noted = limits.noted_until(&self.bucket, answer.at());
         self.held_until_ms = held.max(noted.map_or(0, Nanos::millis_ceil));
-        let idle = after(answer.reset_after()).max(self.conduct.clean_at_ms);
+        let idle = after(answer.reset_after()).max(self.ban_history.clean_at_ms);
         self.idle_at_ms = idle.max(self.held_until_ms);
     }
 
@@ -285,7 +285,7 @@ impl Slot {
         let mut idle_at_ms = lease.idle_at().millis_ceil();
         if keeps_debt && lease.debt() > 0 {
             idle_at_ms = MAX_U40;
-            let until = now.saturating_add(DEBT_KEPT);
+            let until = now.saturating_add(MAX_DEBT_AGE);
             self.held_until_ms = self.held_until_ms.max(until.millis_ceil());
         }
         self.idle_at_ms = self.idle_at_ms.max(idle_at_ms);
@@ -312,7 +312,7 @@ pub struct SlotHead {
     /// [`crate::page::Slot::flags`].
     pub flags: u8,
     /// True if the slot has a conduct: strikes, penalties or a ban.
-    pub has_conduct: bool,
+    pub has_ban_history: bool,
 }
 
 impl SlotHead {
@@ -338,7 +338,7 @@ impl SlotHead {
             idle_at_ms: head.idle_at_ms(),
             refused_at: (head.refused() > 0).then(|| head.refused_at()),
             flags: flags & !FLAGS_IN_BYTES,
-            has_conduct: flags & FLAG_CONDUCT != 0,
+            has_ban_history: flags & FLAG_BAN_HISTORY != 0,
         })
     }
 }

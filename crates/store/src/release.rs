@@ -15,7 +15,7 @@ use crate::table::{Age, LiveRule};
 
 /// Reason for giving a cost back. It determines the amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum ReleaseReason {
     /// The request passed and has ended. Gives back permits, which were taken only until its end.
     Ended,
     /// The request was held and now passes. Its cost stays taken, but no longer counts as waiting.
@@ -23,7 +23,7 @@ pub enum Why {
     /// The request was admitted, but the client left while it was held. Gives back the whole
     /// amount.
     Left,
-    /// Like [`Why::Left`], but because another rule refused the request. Also stops counting it as
+    /// Like [`ReleaseReason::Left`], but because another rule refused the request. Also stops counting it as
     /// admitted.
     Refused,
     /// The request passed and has ended, and this is its final cost. Gives back the unused part of
@@ -33,7 +33,7 @@ pub enum Why {
 
 /// A return of the amount that a request took from a bucket.
 #[derive(Clone, Copy, Debug)]
-pub struct Give<'a> {
+pub struct Release<'a> {
     /// The rule.
     pub rule: &'a dyn LiveRule,
     /// The key.
@@ -41,27 +41,27 @@ pub struct Give<'a> {
     /// The amount taken.
     pub receipt: &'a Receipt,
     /// The reason.
-    pub why: Why,
+    pub reason: ReleaseReason,
     /// The current time.
     pub clock: Clock,
 }
 
-/// A [`Give`] in progress. Call [`read`](Self::read) and [`write`](Self::write) in turn until a
+/// A [`Release`] in progress. Call [`read`](Self::read) and [`write`](Self::write) in turn until a
 /// write succeeds.
 #[derive(Debug)]
-pub struct Giving<'a> {
-    give: Give<'a>,
+pub struct ReleaseAttempt<'a> {
+    release: Release<'a>,
     change: PageChange<'a>,
     /// True if there is a change to write.
     is_planned: bool,
 }
 
-impl<'a> Giving<'a> {
+impl<'a> ReleaseAttempt<'a> {
     /// Creates an attempt before its first step.
-    pub fn new(table: &'a Table, give: Give<'a>) -> Self {
+    pub fn new(table: &'a Table, release: Release<'a>) -> Self {
         Self {
-            give,
-            change: PageChange::new(table, give.receipt.id, give.key),
+            release,
+            change: PageChange::new(table, release.receipt.id, release.key),
             is_planned: false,
         }
     }
@@ -85,15 +85,15 @@ impl<'a> Giving<'a> {
     /// another bucket uses the slot, only permits are given back, because their limits know which
     /// permits they gave out.
     fn plan(&mut self) -> Result<bool, GaveUp> {
-        let Give {
+        let Release {
             rule,
             key,
             receipt,
-            why,
+            reason,
             clock,
-        } = self.give;
+        } = self.release;
         let now = clock.now;
-        if let Why::Settled(actual) = why {
+        if let ReleaseReason::Settled(actual) = reason {
             return self.plan_settlement(actual);
         }
         if receipt.is_leased {
@@ -123,15 +123,15 @@ impl<'a> Giving<'a> {
             let moved = rule.bring_taken_forward((key, limits), of, clock);
             moved.unwrap_or_else(|| receipt.taken.in_place())
         });
-        let concerns_all = (is_same || moved.is_some()) && why != Why::Ended;
+        let concerns_all = (is_same || moved.is_some()) && reason != ReleaseReason::Ended;
         // Permits of a limit that an edit has removed are given back as well.
-        let may_release = limits.may_release(&slot.bucket) && why != Why::Passed;
+        let may_release = limits.may_release(&slot.bucket) && reason != ReleaseReason::Passed;
         let permits_at = receipt.permits_at.filter(|_| may_release);
         if !concerns_all && permits_at.is_none() {
             return Ok(false);
         }
         let taken = moved.as_ref().unwrap_or(&receipt.taken);
-        if concerns_all && why == Why::Passed {
+        if concerns_all && reason == ReleaseReason::Passed {
             limits.pass(&mut slot.bucket, taken);
         } else if concerns_all {
             let part = (receipt.envoys > 0).then(|| limits.divided(receipt.envoys));
@@ -149,7 +149,7 @@ impl<'a> Giving<'a> {
             let cost = receipt.taken.cost();
             limits.release(&mut slot.bucket, cost, taken_at, now);
         }
-        if concerns_all && why == Why::Refused {
+        if concerns_all && reason == ReleaseReason::Refused {
             slot.admitted = slot.admitted.saturating_sub(1);
         }
         let is_same_debt = debt == slot.lease.as_ref().map(|lease| lease.debt());
@@ -167,16 +167,16 @@ impl<'a> Giving<'a> {
         Ok(true)
     }
 
-    /// Like [`Giving::plan`], but for a cost that the lease covered. The tokens return to the lease
+    /// Like [`ReleaseAttempt::plan`], but for a cost that the lease covered. The tokens return to the lease
     /// while it lasts.
     fn plan_lease(&mut self) -> bool {
-        let Give {
+        let Release {
             receipt,
-            why,
+            reason,
             clock,
             ..
-        } = self.give;
-        if why != Why::Left && why != Why::Refused {
+        } = self.release;
+        if reason != ReleaseReason::Left && reason != ReleaseReason::Refused {
             return false;
         }
         let Some((index, mut slot)) = self.change.page.find(self.change.id.fingerprint) else {
@@ -189,24 +189,24 @@ impl<'a> Giving<'a> {
             let now = clock.now.max(slot.bucket.last);
             lease.give_back(taken.cost(), now);
         }
-        if why == Why::Refused {
+        if reason == ReleaseReason::Refused {
             slot.admitted = slot.admitted.saturating_sub(1);
         }
         self.change.page.replace(index, &slot);
         true
     }
 
-    /// Like [`Giving::plan`], but for a request with the final cost `actual`. Unused units are
+    /// Like [`ReleaseAttempt::plan`], but for a request with the final cost `actual`. Unused units are
     /// given back only while the slot has the state from which they were taken. Missing units are
     /// always taken, from a new bucket if the bucket no longer exists.
     fn plan_settlement(&mut self, actual: u64) -> Result<bool, GaveUp> {
-        let Give {
+        let Release {
             rule,
             key,
             receipt,
             clock,
             ..
-        } = self.give;
+        } = self.release;
         let taken = &receipt.taken;
         let missing = actual.saturating_sub(taken.cost());
         let unspent = taken.cost().saturating_sub(actual);
@@ -274,18 +274,18 @@ fn count(counter: &mut u64) {
 }
 
 impl Table {
-    /// Gives back the amount that a request took. The reason `why` limits which amounts. Failures
+    /// Gives back the amount that a request took. The reason limits which amounts. Failures
     /// are counted as lost returns.
-    pub fn give(
+    pub fn release(
         &self,
         store: &mut dyn SharedData,
-        give: &Give<'_>,
+        release: &Release<'_>,
         stats: &mut StoreStats,
     ) -> Result<(), GaveUp> {
-        let mut giving = Giving::new(self, *give);
+        let mut attempt = ReleaseAttempt::new(self, *release);
         loop {
-            giving.read(store, stats)?;
-            if let Some(outcome) = giving.write(store, stats) {
+            attempt.read(store, stats)?;
+            if let Some(outcome) = attempt.write(store, stats) {
                 return outcome;
             }
         }

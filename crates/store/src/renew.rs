@@ -1,6 +1,6 @@
 //! Creates slots, resets them, and converts them to a new version of their rule.
 
-use loudou_limiter::ban::Conduct;
+use loudou_limiter::ban::BanHistory;
 use loudou_limiter::{Clock, Limits};
 
 use crate::attempt::root_of;
@@ -28,7 +28,7 @@ impl Slot {
             refused_since_ms: 0,
             flags: gain_flag(limits),
             origin,
-            conduct: Conduct::default(),
+            ban_history: BanHistory::default(),
             lease: None,
             bucket: limits.start_at(clock),
         }
@@ -36,7 +36,7 @@ impl Slot {
 
     /// Creates a slot that replaces this one and keeps the queue places of its waiting requests.
     /// Returns `None` if no request waits.
-    pub(crate) fn anew_behind(
+    pub(crate) fn reset_behind_queue(
         &self,
         rule: &dyn LiveRule,
         key: &str,
@@ -44,11 +44,11 @@ impl Slot {
         clock: Clock,
     ) -> Option<Self> {
         let limits = &*rule.limits_in(key, Some((&self.bucket, self.version)));
-        let mut anew = Self::new((rule, limits), id, origin, clock);
-        anew.bucket = limits.anew_behind(&rule.bucket_of(key, self, clock), clock)?;
-        limits.set_root(&mut anew.bucket, root_of(self.origin));
-        anew.note(limits, &limits.peek(&anew.bucket, 0, clock.now));
-        Some(anew)
+        let mut new_bucket = Self::new((rule, limits), id, origin, clock);
+        new_bucket.bucket = limits.reset_behind_queue(&rule.bucket_of(key, self, clock), clock)?;
+        limits.set_root(&mut new_bucket.bucket, root_of(self.origin));
+        new_bucket.note(limits, &limits.peek(&new_bucket.bucket, 0, clock.now));
+        Some(new_bucket)
     }
 
     /// Converts a slot of an earlier version to the version in force. Returns true if its state

@@ -57,8 +57,8 @@ mod tests {
     /// Runs a change in which another worker is faster the first `rivals` times. Returns the result
     /// and the value.
     fn against(rivals: u32) -> (Swapped, Vec<u8>) {
-        struct Rivalled(MemoryStore, u32);
-        impl SharedData for Rivalled {
+        struct ConflictingStore(MemoryStore, u32);
+        impl SharedData for ConflictingStore {
             fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Cas>, StoreFailed> {
                 let cas = self.0.get(key, value);
                 if let Some(left) = self.1.checked_sub(1) {
@@ -76,7 +76,7 @@ mod tests {
                 self.0.set(key, value, expected)
             }
         }
-        let mut store = Rivalled(MemoryStore::new(), rivals);
+        let mut store = ConflictingStore(MemoryStore::new(), rivals);
         let mut again = false;
         let swapped = swap(&mut store, KEY, &mut |found| {
             assert_eq!(found, again.then_some(&b"rival"[..]));

@@ -58,7 +58,7 @@ pub struct BucketId {
 
 /// A function that computes the slot that replaces a bucket. Its arguments are the bucket and the
 /// new slot's origin. It returns `None` to remove the bucket.
-type Anew<'a> = dyn Fn(&Slot, u32) -> Result<Option<Slot>, GaveUp> + 'a;
+type Replacement<'a> = dyn Fn(&Slot, u32) -> Result<Option<Slot>, GaveUp> + 'a;
 
 /// Result of a bucket reset.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,7 +166,7 @@ impl Table {
     }
 
     /// Returns the current bucket, if it exists.
-    pub fn look(&self, store: &mut dyn SharedData, id: BucketId) -> Result<Option<Slot>, GaveUp> {
+    pub fn get(&self, store: &mut dyn SharedData, id: BucketId) -> Result<Option<Slot>, GaveUp> {
         let mut page = PageBytes::default();
         page.read(store, &self.page_key(id.page))?;
         Ok(page.find(id.fingerprint).map(|(_, slot)| slot))
@@ -179,8 +179,8 @@ impl Table {
         id: BucketId,
         now: Nanos,
     ) -> Result<Option<Ban>, GaveUp> {
-        let slot = self.look(store, id)?;
-        Ok(slot.and_then(|slot| slot.conduct.ban(now.max(slot.bucket.last))))
+        let slot = self.get(store, id)?;
+        Ok(slot.and_then(|slot| slot.ban_history.ban(now.max(slot.bucket.last))))
     }
 
     /// Resets a bucket, so that the next request gets a new one. Returns the bucket before the
@@ -203,7 +203,7 @@ impl Table {
             if rule.age(slot.version) == Age::Newer {
                 return Err(GaveUp::Outdated);
             }
-            Ok(slot.anew_behind(rule, key, (id, origin), clock))
+            Ok(slot.reset_behind_queue(rule, key, (id, origin), clock))
         })
     }
 
@@ -212,7 +212,7 @@ impl Table {
         &self,
         store: &mut dyn SharedData,
         id: BucketId,
-        anew: &Anew<'_>,
+        replacement: &Replacement<'_>,
     ) -> Result<Option<Reset>, GaveUp> {
         // The key can be empty here, because only a new bucket writes its name.
         let mut change = PageChange::new(self, id, "");
@@ -223,8 +223,8 @@ impl Table {
             let Some((index, before)) = page.find(id.fingerprint) else {
                 return Ok(None);
             };
-            let anew = anew(&before, origin)?;
-            match &anew {
+            let replacement = replacement(&before, origin)?;
+            match &replacement {
                 None => page.remove(index),
                 Some(slot) => {
                     page.set_origins(origin);
@@ -232,7 +232,7 @@ impl Table {
                 }
             }
             if change.write(store, &mut StoreStats::default())? == Written::Done {
-                let stays = anew.is_some();
+                let stays = replacement.is_some();
                 return Ok(Some(Reset { before, stays }));
             }
         }

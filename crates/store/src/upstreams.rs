@@ -1,4 +1,4 @@
-//! Health of the upstreams, which all workers share. Each pair of a [`When`] and a cluster has a
+//! Health of the upstreams, which all workers share. Each pair of a [`UpstreamCondition`] and a cluster has a
 //! value.
 //!
 //! Shared data cannot be deleted, so the number of places for values is fixed: [`PLACES`], which is
@@ -49,7 +49,7 @@ pub const fn bytes(name: usize) -> usize {
 /// A stored value: the health of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upstream {
-    /// Tag of its [`When`].
+    /// Tag of its [`UpstreamCondition`].
     pub when: u32,
     /// Beginning of the cluster's name, which may be any bytes.
     pub cluster: Vec<u8>,
@@ -65,7 +65,7 @@ struct Found {
     health: Option<Health>,
 }
 
-/// Subject of a value: a [`When`] and a cluster.
+/// Subject of a value: a [`UpstreamCondition`] and a cluster.
 #[derive(Clone, Copy)]
 struct Subject<'a> {
     tag: u32,
@@ -76,7 +76,7 @@ struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    fn new(table: &Table, when: &When, cluster: &'a [u8]) -> Self {
+    fn new(table: &Table, when: &UpstreamCondition, cluster: &'a [u8]) -> Self {
         let tag = when.tag();
         let mut hasher = table.seed().hasher();
         hasher.write(&tag.to_le_bytes());
@@ -106,7 +106,7 @@ impl Table {
     pub fn fails(
         &self,
         store: &mut dyn SharedData,
-        when: &When,
+        when: &UpstreamCondition,
         cluster: &[u8],
         now: Nanos,
     ) -> Result<bool, StoreFailed> {
@@ -123,7 +123,7 @@ impl Table {
     pub fn respond(
         &self,
         store: &mut dyn SharedData,
-        when: &When,
+        when: &UpstreamCondition,
         cluster: &[u8],
         is_error: bool,
         now: Nanos,
@@ -234,7 +234,7 @@ fn decode(bytes: &[u8]) -> Option<Upstream> {
 /// has one state. There are two thresholds, because with a single one the state would flap whenever
 /// the error share is close to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct When {
+pub struct UpstreamCondition {
     /// The rule starts to apply when the error share is above this.
     #[serde(rename = "upstream_error_rate_over")]
     pub over: Decimal,
@@ -246,7 +246,7 @@ pub struct When {
     pub least: u32,
 }
 
-impl When {
+impl UpstreamCondition {
     /// Number that distinguishes the counts of this condition from counts of other conditions.
     /// Rules with equal conditions share their counts.
     pub fn tag(&self) -> u32 {

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use loudou_api::{BanAnswer, BanView, EventKind, Spread};
-use loudou_limiter::ban::Conduct;
+use loudou_limiter::ban::BanHistory;
 use loudou_limiter::{Clock, Nanos};
 use loudou_rules::config::is_key;
 use loudou_rules::humanise::humanise;
 use loudou_rules::rule::{Impossible, Mode};
 use loudou_rules::rule_set::{ActiveRule, Grant};
 use loudou_store::page::Slot;
-use loudou_store::{BanEffect, GaveUp, LiveRule, SetBan, SetTo, StoreStats, Table};
+use loudou_store::{BanChange, BanEffect, GaveUp, LiveRule, SetBan, StoreStats, Table};
 
 use super::AdminPlane;
 use super::answer::{Failure, ok_with};
@@ -19,12 +19,12 @@ use super::call::Call;
 use crate::ban_ends::{BanEnd, Change};
 use crate::escaped::shown;
 use crate::events;
-use crate::fleet::travel::{self, BanValue, Made};
+use crate::fleet::travel::{self, BanValue, LocalChange};
 use crate::host::{Host, HostStore, Reply};
 use crate::metrics::StoreMetrics;
 
 /// Minimum duration of a ban. A shorter ban could be over before the call is answered.
-const SHORTEST: Nanos = Nanos::from_millis(1);
+const MIN_BAN: Nanos = Nanos::from_millis(1);
 
 impl AdminPlane {
     pub(super) fn ban(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
@@ -35,13 +35,13 @@ impl AdminPlane {
         let setting = self.setting(host, call)?;
         setting.check_ban(host)?;
         let ban = if replaces {
-            SetTo::Replaced(span)
+            BanChange::Replaced(span)
         } else {
-            SetTo::Banned(span)
+            BanChange::Banned(span)
         };
         let (before, effect) = setting.set(self, host, ban)?;
         let changed = effect == BanEffect::Changed;
-        let after = setting.look(host)?;
+        let after = setting.get(host)?;
         let mut fleet = None;
         if changed {
             let words = match span {
@@ -62,28 +62,31 @@ impl AdminPlane {
         let reason = call.reason()?;
         let now = call.clock.now;
         let setting = self.setting(host, call)?;
-        let found = setting.look(host)?;
-        let has_ban = found.is_some_and(|slot| slot.conduct.ban(now).is_some());
+        let found = setting.get(host)?;
+        let has_ban = found.is_some_and(|slot| slot.ban_history.ban(now).is_some());
         if !has_ban && matches!(setting.active.grant(call.key()), Grant::Banned) {
             let detail = "an override bans this key: drop or change it";
             return Err(Failure::new(409, "Banned by an override", detail));
         }
-        let (before, effect) = setting.set(self, host, SetTo::Free)?;
-        let conduct = before.as_ref().map(|slot| slot.conduct).unwrap_or_default();
-        let was_banned = conduct.ban(now).is_some();
-        let words = match (was_banned, conduct.strikes > 0 || conduct.bans > 0) {
+        let (before, effect) = setting.set(self, host, BanChange::Free)?;
+        let ban_history = before
+            .as_ref()
+            .map(|slot| slot.ban_history)
+            .unwrap_or_default();
+        let was_banned = ban_history.ban(now).is_some();
+        let words = match (was_banned, ban_history.strikes > 0 || ban_history.bans > 0) {
             (true, _) => Some("the ban was lifted"),
             (false, true) => Some("its refusals and bans were cleared"),
             (false, false) => None,
         };
         // The end is sent to the fleet even if there is no ban here, because another Envoy may have
         // a penalty ban.
-        let made = Made::unban(&setting.active.rule().name, call.key());
+        let made = LocalChange::unban(&setting.active.rule().name, call.key());
         let fleet = travel::note(host, self.share(), &[made], now);
         if let Some(words) = words {
             setting.note(self, host, (EventKind::Unban, words, reason, None));
         }
-        let after = setting.look(host)?;
+        let after = setting.get(host)?;
         let changed = effect == BanEffect::Changed && words.is_some();
         Ok(setting.answer((before.as_ref(), after.as_ref()), changed, fleet))
     }
@@ -113,14 +116,14 @@ impl AdminPlane {
 /// Refuses a ban that would refuse no request, or that would end earlier than stated.
 fn check_span(span: Option<Nanos>, clock: Clock) -> Result<(), Failure> {
     let Some(span) = span else { return Ok(()) };
-    if span < SHORTEST {
+    if span < MIN_BAN {
         let detail =
-            format!("a ban of {span} is too short to refuse a request; the minimum is {SHORTEST}");
+            format!("a ban of {span} is too short to refuse a request; the minimum is {MIN_BAN}");
         return Err(Failure::bad(detail));
     }
-    let mut conduct = Conduct::default();
-    conduct.impose(clock.now, Some(span));
-    let ends = conduct.ban(clock.now).and_then(|ban| ban.until);
+    let mut ban_history = BanHistory::default();
+    ban_history.impose(clock.now, Some(span));
+    let ends = ban_history.ban(clock.now).and_then(|ban| ban.until);
     if ends < Some(clock.now.saturating_add(span)) {
         let detail = format!("a ban cannot last for {span}: ban without `for`, until it is lifted");
         return Err(Failure::bad(detail));
@@ -137,12 +140,12 @@ fn until(
     now: Nanos,
 ) -> (Option<Nanos>, bool) {
     let at = before.map_or(now, |slot| slot.bucket.last).max(now);
-    let mut conduct = Conduct::default();
-    conduct.impose(at, span);
-    let end = |conduct: &Conduct| Some(conduct.ban(at)?.until.unwrap_or(Nanos::MAX));
+    let mut ban_history = BanHistory::default();
+    ban_history.impose(at, span);
+    let end = |ban_history: &BanHistory| Some(ban_history.ban(at)?.until.unwrap_or(Nanos::MAX));
     let earlier = before.filter(|_| !replaces);
-    let earlier = earlier.and_then(|slot| end(&slot.conduct));
-    let end = end(&conduct);
+    let earlier = earlier.and_then(|slot| end(&slot.ban_history));
+    let end = end(&ban_history);
     let later = end.max(earlier).filter(|end| *end < Nanos::MAX);
     (later, earlier > end)
 }
@@ -156,9 +159,9 @@ struct Setting<'a> {
 }
 
 impl Setting<'_> {
-    fn look(&self, host: &dyn Host) -> Result<Option<Slot>, GaveUp> {
+    fn get(&self, host: &dyn Host) -> Result<Option<Slot>, GaveUp> {
         let id = self.table.id(self.active.tag(), self.call.key());
-        self.table.look(&mut HostStore(host), id)
+        self.table.get(&mut HostStore(host), id)
     }
 
     /// Refuses a ban that would refuse no request.
@@ -174,7 +177,7 @@ impl Setting<'_> {
         }
         // A key that ends with `*` is more likely a pattern by mistake, so it is accepted only if
         // its bucket exists.
-        if key.ends_with('*') && self.look(host)?.is_none() {
+        if key.ends_with('*') && self.get(host)?.is_none() {
             let shown = shown(key);
             let detail = format!(
                 "no request had the key `{shown}`, and a ban is for one key; to ban all keys with this prefix, set \
@@ -191,7 +194,7 @@ impl Setting<'_> {
         &self,
         plane: &mut AdminPlane,
         host: &dyn Host,
-        ban: SetTo,
+        ban: BanChange,
     ) -> Result<(Option<Slot>, BanEffect), Failure> {
         let set = SetBan {
             rule: &*self.active,
@@ -250,14 +253,14 @@ impl Setting<'_> {
     }
 
     /// Returns the ban in the form that is sent to other Envoys.
-    fn made(&self, reason: &str, until: Option<Nanos>) -> Made {
+    fn made(&self, reason: &str, until: Option<Nanos>) -> LocalChange {
         let ban = BanValue {
             tag: self.active.tag(),
             by: self.call.caller.name.clone(),
             reason: reason.to_owned(),
             at_unix_ms: self.call.clock.wall.as_millis(),
         };
-        Made::ban(&self.active.rule().name, self.call.key(), &ban, until)
+        LocalChange::ban(&self.active.rule().name, self.call.key(), &ban, until)
     }
 
     fn answer(
@@ -266,9 +269,9 @@ impl Setting<'_> {
         changed: bool,
         fleet: Option<Spread>,
     ) -> Reply {
-        let (key, moment) = (self.call.key(), self.call.moment());
-        let now = moment.clock.now;
-        let shown = |slot: &Slot| view(&self.active, slot, key, moment);
+        let (key, call_time) = (self.call.key(), self.call.call_time());
+        let now = call_time.clock.now;
+        let shown = |slot: &Slot| view(&self.active, slot, key, call_time);
         let banned = |slot: &Slot| -> Option<BanView> { ban_view(&self.active, slot, key, now) };
         let answer = BanAnswer {
             now_ns: now.get(),

@@ -4,9 +4,9 @@ use loudou_api::{
     BanBy, BanView, BroughtView, BucketState, BucketView, KeyOverrideView, LeaseView, LimitView,
     OverrideKind, REFUSING_FOR,
 };
-use loudou_limiter::ban::Conduct;
+use loudou_limiter::ban::BanHistory;
 use loudou_limiter::lease::Lease;
-use loudou_limiter::{Ask, BucketDecision, Clock, Nanos};
+use loudou_limiter::{BucketDecision, BucketRequest, Clock, Nanos};
 use loudou_rules::fleet::FleetView;
 use loudou_rules::level::Level;
 use loudou_rules::rule::{Mode, Override};
@@ -16,9 +16,9 @@ use loudou_store::page::{FLAG_PINNED, Slot};
 
 use super::answer::Failure;
 
-/// Returns the state of a bucket at `moment`. The stored bucket stays as it is.
-pub(super) fn view(rule: &ActiveRule, slot: &Slot, key: &str, moment: Moment) -> BucketView {
-    Current::new(rule, slot, key, moment).view()
+/// Returns the state of a bucket at `call_time`. The stored bucket stays as it is.
+pub(super) fn view(rule: &ActiveRule, slot: &Slot, key: &str, call_time: CallTime) -> BucketView {
+    Current::new(rule, slot, key, call_time).view()
 }
 
 /// A bucket with its current numbers, before formatting.
@@ -36,10 +36,15 @@ pub(super) struct Current<'a> {
 }
 
 impl<'a> Current<'a> {
-    pub(super) fn new(rule: &'a ActiveRule, slot: &'a Slot, key: &'a str, moment: Moment) -> Self {
-        let Clock { now, wall } = moment.clock;
-        let level = Level::of(rule, key, Some(slot), moment.clock, moment.fleet);
-        let decide = |cost| level.answer(&Ask::new(cost, now).at_wall(wall));
+    pub(super) fn new(
+        rule: &'a ActiveRule,
+        slot: &'a Slot,
+        key: &'a str,
+        call_time: CallTime,
+    ) -> Self {
+        let Clock { now, wall } = call_time.clock;
+        let level = Level::of(rule, key, Some(slot), call_time.clock, call_time.fleet);
+        let decide = |cost| level.answer(&BucketRequest::new(cost, now).at_wall(wall));
         Self {
             rule,
             slot,
@@ -60,7 +65,7 @@ impl<'a> Current<'a> {
             BucketState::Banned
         } else if refuses_all && is_limited || self.slot.refused_within(REFUSING_FOR, self.now) {
             BucketState::Refusing
-        } else if self.slot.bucket.line > self.now {
+        } else if self.slot.bucket.queue_end > self.now {
             BucketState::Held
         } else if self.state.reset_after() == Nanos::ZERO {
             BucketState::Idle
@@ -79,7 +84,7 @@ impl<'a> Current<'a> {
         let views = views.map(|(limit, (used, (level, usual)))| {
             LimitView::new(limit, used, level, usual.retry_after)
         });
-        let conduct = conduct(rule, slot, now);
+        let ban_history = ban_history(rule, slot, now);
         let ban = self.ban;
         BucketView {
             rule: rule.rule().name.clone(),
@@ -96,8 +101,8 @@ impl<'a> Current<'a> {
             hidden_ban: imposed(slot, now)
                 .filter(|_| ban.is_some_and(|ban| ban.by == BanBy::Override)),
             ban,
-            strikes: conduct.strikes.into(),
-            penalties: conduct.bans.into(),
+            strikes: ban_history.strikes.into(),
+            penalties: ban_history.bans.into(),
             lease: self
                 .level
                 .lease()
@@ -120,7 +125,7 @@ pub(super) fn ban_view(rule: &ActiveRule, slot: &Slot, key: &str, now: Nanos) ->
 
 /// Returns the ban in a slot.
 pub(super) fn imposed(slot: &Slot, now: Nanos) -> Option<BanView> {
-    let ban = slot.conduct.ban(now)?;
+    let ban = slot.ban_history.ban(now)?;
     let by = if slot.flags & FLAG_PINNED == 0 {
         BanBy::Penalty
     } else {
@@ -133,14 +138,14 @@ pub(super) fn imposed(slot: &Slot, now: Nanos) -> Option<BanView> {
 }
 
 /// Returns the refusals and bans that still count towards a penalty.
-fn conduct(rule: &ActiveRule, slot: &Slot, now: Nanos) -> Conduct {
-    let mut conduct = slot.conduct;
-    conduct.settle(now);
+fn ban_history(rule: &ActiveRule, slot: &Slot, now: Nanos) -> BanHistory {
+    let mut ban_history = slot.ban_history;
+    ban_history.settle(now);
     match &rule.rule().penalty {
-        Some(penalty) => conduct.lapse(penalty, now),
-        None => conduct = Conduct::default(),
+        Some(penalty) => ban_history.expire(penalty, now),
+        None => ban_history = BanHistory::default(),
     }
-    conduct
+    ban_history
 }
 
 fn key_override(rule: &ActiveRule, key: &str) -> Option<KeyOverrideView> {
@@ -171,13 +176,13 @@ pub(super) fn no_bucket(rule: &ActiveRule, key: &str) -> Failure {
 
 /// Time of a call, with the fleet state at that time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moment {
+pub(super) struct CallTime {
     pub(super) clock: Clock,
     /// `None` if no worker has a fleet.
     pub(super) fleet: Option<FleetView>,
 }
 
-impl Moment {
+impl CallTime {
     /// Returns true if the fleet's engine is unavailable.
     pub(super) fn is_outage(&self) -> bool {
         self.fleet.is_some_and(|fleet| fleet.is_down)

@@ -10,7 +10,7 @@ use loudou_api::{
 use loudou_limiter::Nanos;
 use loudou_rules::rule::Mode;
 use loudou_rules::rule_set::ActiveRule;
-use loudou_store::{LiveRule, Reset, SetTo};
+use loudou_store::{BanChange, LiveRule, Reset};
 use serde_json::Value;
 
 use super::AdminPlane;
@@ -28,17 +28,17 @@ use crate::record::Record;
 
 /// Time limit of a search. With Envoy's part of the call, a response takes at most about a
 /// millisecond of a worker.
-pub(super) const MOST_TIME: Nanos = Nanos::new(300_000);
+pub(super) const MAX_TIME: Nanos = Nanos::new(300_000);
 /// The number is written out, because code that formats it would enlarge the module.
 const NAMES_FORM: &str =
     r#"the body must be {"buckets": [["RULE", "KEY"], …]} with at most 64 of them"#;
 /// Number of buckets that a call always reads by name, however long that takes.
-pub(super) const LEAST_READ: usize = 8;
+pub(super) const MIN_BUCKETS_READ: usize = 8;
 
 impl AdminPlane {
     pub(super) fn buckets(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
         let clock = call.clock;
-        if let Some(wait) = self.pace.refuses(clock.now) {
+        if let Some(wait) = self.work_budget.refuses(clock.now) {
             return Err(Failure::later(wait));
         }
         let record = self.record(host, call)?;
@@ -49,23 +49,23 @@ impl AdminPlane {
             store: &mut HostStore(host),
             table: &table,
             rules: &RulesByTag::new(rules.iter().map(|rule| &**rule)),
-            moment: call.moment(),
+            call_time: call.call_time(),
         };
-        let until = host.now().saturating_add(MOST_TIME);
+        let until = host.now().saturating_add(MAX_TIME);
         // Each bucket is serialized as soon as it is found, so that the time limit includes
         // serializing.
         let mut buckets = Vec::new();
         let mut found = |bucket: &Current<'_>| add(&mut buckets, &bucket.view());
         let next = search.step(&mut place, &mut || host.now() < until, &mut found);
         let now = host.now();
-        self.pace.charge(clock.now, now);
+        self.work_budget.charge(clock.now, now);
         let head = BucketsHead {
             instance: record.instance.id.clone(),
             now_ns: clock.now.get(),
             generation: record.generation,
             pages: table.pages(),
             pages_done: next.map_or_else(|| table.pages(), |next| next.page),
-            wait_ns: next.map_or(0, |_| self.pace.wait(now).get()),
+            wait_ns: next.map_or(0, |_| self.work_budget.wait(now).get()),
             next_cursor: next.map(|next| next.to_string()),
         };
         Ok(ok_bytes_at(&record, head.with_buckets(&buckets)))
@@ -77,10 +77,10 @@ impl AdminPlane {
         let names = names(&document).ok_or_else(|| Failure::bad(NAMES_FORM))?;
         let record = self.record(host, call)?;
         let table = self.table(host)?;
-        let until = host.now().saturating_add(MOST_TIME);
+        let until = host.now().saturating_add(MAX_TIME);
         let (mut buckets, mut done) = (Vec::new(), 0_usize);
         for (rule, key) in &names {
-            if done >= LEAST_READ && host.now() >= until {
+            if done >= MIN_BUCKETS_READ && host.now() >= until {
                 break;
             }
             done = done.saturating_add(1);
@@ -90,8 +90,8 @@ impl AdminPlane {
             };
             let active = rule.activate();
             let id = table.id(active.tag(), key);
-            if let Some(slot) = table.look(&mut HostStore(host), id)? {
-                add(&mut buckets, &view(&active, &slot, key, call.moment()));
+            if let Some(slot) = table.get(&mut HostStore(host), id)? {
+                add(&mut buckets, &view(&active, &slot, key, call.call_time()));
             }
         }
         let head = BucketsHead {
@@ -109,10 +109,10 @@ impl AdminPlane {
         let (_, active) = self.rule_of(host, call)?;
         let table = self.table(host)?;
         let id = table.id(active.tag(), key);
-        let slot = table.look(&mut HostStore(host), id)?;
+        let slot = table.get(&mut HostStore(host), id)?;
         let slot = slot.ok_or_else(|| no_bucket(&active, key))?;
         let etag = BanView::etag(imposed(&slot, call.clock.now));
-        Ok(ok_with(etag, &view(&active, &slot, key, call.moment())))
+        Ok(ok_with(etag, &view(&active, &slot, key, call.call_time())))
     }
 
     pub(super) fn reset(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
@@ -135,14 +135,14 @@ impl AdminPlane {
         let slot = reset.map(|reset| reset.before);
         let before = slot
             .as_ref()
-            .map(|slot| view(&active, slot, key, call.moment()));
+            .map(|slot| view(&active, slot, key, call.call_time()));
         if let Some(before) = &before {
             let share = &self.settings.store.namespace;
             let metrics = StoreMetrics::define(host, &mut self.registry, share);
             if !stays {
                 metrics.freed(host);
             }
-            metrics.banned(host, slot.as_ref(), SetTo::Free, call.clock.now);
+            metrics.banned(host, slot.as_ref(), BanChange::Free, call.clock.now);
             let mut event = call.event(EventKind::Reset, record.generation);
             event.rule = Some(call.rule().to_owned());
             event.key = Some(shown(key));

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::AdminPlane;
 use super::answer::Failure;
 use super::auth::Caller;
-use super::bucket::Moment;
+use super::bucket::CallTime;
 use super::if_match::IfMatch;
 use crate::escaped::escaped;
 use crate::events;
@@ -195,8 +195,8 @@ impl Call {
     }
 
     /// Returns the clock reading with the fleet state.
-    pub(super) const fn moment(&self) -> Moment {
-        Moment {
+    pub(super) const fn call_time(&self) -> CallTime {
+        CallTime {
             clock: self.clock,
             fleet: self.fleet,
         }

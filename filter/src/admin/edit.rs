@@ -19,7 +19,7 @@ use super::rules::find;
 use crate::current;
 use crate::escaped::shown;
 use crate::events;
-use crate::fleet::travel::{self, Made};
+use crate::fleet::travel::{self, LocalChange};
 use crate::host::{Host, Reply};
 use crate::metrics::StoreMetrics;
 use crate::record::{
@@ -132,7 +132,7 @@ impl AdminPlane {
                 if edited.kind == EventKind::Edit && rule.is_trial() && rule.edit.is_none() {
                     return Err(nothing_to_try());
                 }
-                made = Made::of_rule(&old, rule);
+                made = LocalChange::of_rule(&old, rule);
                 let described = describe(&before, rule.effective());
                 // A reset acts on the levels even if no number changes.
                 let resets = edited.author.carry == Carry::Reset;

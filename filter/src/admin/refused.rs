@@ -18,7 +18,7 @@ const LOGGED_EVERY: Nanos = Nanos::from_secs(1);
 /// becomes 429.
 const BURST: u64 = 10;
 /// Time after which one more wrong token is answered with 401.
-const PACE: Nanos = Nanos::from_secs(1);
+const LOG_INTERVAL: Nanos = Nanos::from_secs(1);
 
 /// Refused calls of one worker.
 #[derive(Debug, Default)]
@@ -70,10 +70,10 @@ impl Refused {
     /// Returns the response to a wrong token: 429 if there were too many.
     fn slow_down(&mut self, refused: Failure, now: Nanos) -> Failure {
         let from = self.wrong_until.max(now);
-        let until = from.saturating_add(PACE);
+        let until = from.saturating_add(LOG_INTERVAL);
         let wait = until
             .since(now)
-            .since(Nanos::new(PACE.get().saturating_mul(BURST)));
+            .since(Nanos::new(LOG_INTERVAL.get().saturating_mul(BURST)));
         if wait == Nanos::ZERO {
             self.wrong_until = until;
             return refused;

@@ -16,8 +16,8 @@ use loudou_store::scan::Needle;
 use loudou_store::scan::Scan;
 use loudou_store::{Age, LiveRule, SharedData, Table};
 
+use super::bucket::CallTime;
 use super::bucket::Current;
-use super::bucket::Moment;
 
 /// Work units for reading a missing value, for reading an existing value, and for reporting a
 /// bucket.
@@ -26,7 +26,7 @@ const VALUE: u32 = 8;
 const BUCKET: u32 = 32;
 /// Minimum work of each step, so that a slow machine makes progress too. It is a fraction of a
 /// step's time.
-const LEAST: u32 = 256;
+const MIN_STEP_WORK: u32 = 256;
 /// Work between two readings of the clock.
 const BETWEEN: u32 = 32;
 
@@ -76,7 +76,7 @@ pub(super) struct Place<'a> {
     pub(super) store: &'a mut dyn SharedData,
     pub(super) table: &'a Table,
     pub(super) rules: &'a RulesByTag<'a>,
-    pub(super) moment: Moment,
+    pub(super) call_time: CallTime,
 }
 
 impl Search {
@@ -139,7 +139,7 @@ impl Step<'_> {
                 self.scan.read_names(place.store, from.page);
                 has_read_names = true;
             }
-            if self.reports(&head, rule, place.moment) {
+            if self.reports(&head, rule, place.call_time) {
                 self.left = self.left.saturating_sub(1);
                 if self.left == 0 || !self.work.may_go_on() {
                     return after;
@@ -175,21 +175,22 @@ impl Step<'_> {
     ) -> Option<(SlotHead, &'r ActiveRule)> {
         let heads = self.scan.heads();
         let heads = heads.filter(|head| after.is_none_or(|after| head.fingerprint > after));
-        let now = place.moment.clock.now;
+        let now = place.call_time.clock.now;
         let wanted = heads.filter_map(|head| {
             let tag = self.search.rule_tag;
             if tag.is_some_and(|tag| tag != head.rule_tag) {
                 return None;
             }
             let rule = place.rules.get(head.rule_tag)?;
-            let may_be = place.moment.is_outage() || may_be_in(self.search.state, &head, rule, now);
+            let may_be =
+                place.call_time.is_outage() || may_be_in(self.search.state, &head, rule, now);
             may_be.then_some((head, rule))
         });
         wanted.min_by_key(|(head, _)| head.fingerprint)
     }
 
     /// Reports a bucket if it matches.
-    fn reports(&mut self, head: &SlotHead, rule: &ActiveRule, moment: Moment) -> bool {
+    fn reports(&mut self, head: &SlotHead, rule: &ActiveRule, call_time: CallTime) -> bool {
         let lost;
         let key = if let Some(name) = self.scan.name(head.fingerprint) {
             name
@@ -208,7 +209,7 @@ impl Step<'_> {
             return false;
         };
         self.work.add(BUCKET);
-        let bucket = Current::new(rule, &slot, key, moment);
+        let bucket = Current::new(rule, &slot, key, call_time);
         let is_wanted = self
             .search
             .state
@@ -234,7 +235,7 @@ fn may_be_in(state: Option<BucketState>, head: &SlotHead, rule: &ActiveRule, now
         None | Some(BucketState::Idle) => true,
         Some(BucketState::Busy | BucketState::Held) => is_used(),
         Some(BucketState::Refusing) => head.refused_within(REFUSING_FOR, now),
-        Some(BucketState::Banned) => head.has_conduct || rule.bans_keys(),
+        Some(BucketState::Banned) => head.has_ban_history || rule.bans_keys(),
     }
 }
 
@@ -250,7 +251,7 @@ impl<'a> Work<'a> {
     fn new(has_time: &'a mut dyn FnMut() -> bool) -> Self {
         Self {
             done: 0,
-            look_at: LEAST,
+            look_at: MIN_STEP_WORK,
             has_time,
         }
     }

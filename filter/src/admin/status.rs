@@ -8,7 +8,7 @@ use loudou_api::{
 use loudou_limiter::{Clock, Nanos};
 use loudou_store::scan::Scan;
 use loudou_store::upstreams::Upstream;
-use loudou_store::{Table, When};
+use loudou_store::{Table, UpstreamCondition};
 
 use super::AdminPlane;
 use super::answer::{Failure, ok_at, ok_json};
@@ -16,7 +16,7 @@ use super::call::Call;
 use super::warnings::{of_fleet, of_process};
 use crate::events::{self, Wanted};
 use crate::fleet::Heartbeat;
-use crate::fleet::travel::{self, Changes, Here, Sent};
+use crate::fleet::travel::{self, Changes, LocalState, Sent};
 use crate::formats;
 use crate::host::{Host, HostStore, Reply};
 use crate::instance::parse_place;
@@ -190,7 +190,7 @@ impl AdminPlane {
 }
 
 /// Returns the health of an upstream at `now`.
-fn view(upstream: &Upstream, when: &When, now: Nanos) -> UpstreamView {
+fn view(upstream: &Upstream, when: &UpstreamCondition, now: Nanos) -> UpstreamView {
     let mut health = upstream.health.clone();
     health.advance(when, now);
     let count = health.count();
@@ -229,6 +229,6 @@ fn fleet_changes(changes: &Changes) -> FleetChanges {
         known: changes.head.count,
         unsent: changes.head.unsent,
         refused: changes.count(|change| change.sent == Sent::Refused),
-        waiting: changes.count(|change| change.here == Here::Waiting),
+        waiting: changes.count(|change| change.here == LocalState::Waiting),
     }
 }

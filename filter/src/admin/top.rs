@@ -7,7 +7,7 @@ use loudou_store::top::{Entry, recent};
 
 use super::AdminPlane;
 use super::answer::{Failure, ok_at};
-use super::buckets::{LEAST_READ, MOST_TIME};
+use super::buckets::{MAX_TIME, MIN_BUCKETS_READ};
 use super::call::Call;
 use super::rules::find;
 use crate::host::{Host, HostStore, Reply};
@@ -42,13 +42,13 @@ impl AdminPlane {
         let most = recent.counts.most(|entry| wanted(entry.rule_tag));
         // Reading buckets takes time, and a list may be long, so the time limit of a search
         // applies.
-        let until = host.now().saturating_add(MOST_TIME);
+        let until = host.now().saturating_add(MAX_TIME);
         let since = |index: usize, entry: &Entry| {
-            if index >= LEAST_READ && host.now() >= until {
+            if index >= MIN_BUCKETS_READ && host.now() >= until {
                 return None;
             }
             let id = table.id(entry.rule_tag, &entry.key);
-            let slot = table.look(&mut HostStore(host), id);
+            let slot = table.get(&mut HostStore(host), id);
             slot.ok().flatten()?.refused_since(now).map(Nanos::get)
         };
         let entries = most.iter().take(limit).enumerate();

@@ -10,7 +10,7 @@ use loudou_rules::fleet::FleetView;
 use loudou_rules::rule::{Mode, Reach, Rule, RuleFile, Settled};
 use loudou_rules::rule_set::{ActiveRule, Grant, RuleSet};
 use loudou_store::top::{By, Tally};
-use loudou_store::{BucketId, GaveUp, Leased, LiveRule, Receipt, StoreStats, Table, Why};
+use loudou_store::{BucketId, GaveUp, Leased, LiveRule, Receipt, ReleaseReason, StoreStats, Table};
 
 use crate::fleet::Wanted;
 use crate::host::{Headers, Host, HostStore, LogLevel, Reply};
@@ -23,7 +23,7 @@ use crate::respond::{Refusal, explain, of_admitted};
 use crate::settle::{EndedRequest, UpstreamResponse};
 use crate::sweep::Sweep;
 use crate::upstream::Watch;
-use crate::waiting::{Room, sooner};
+use crate::waiting::{Room, earlier};
 use crate::{behind, current, events};
 
 pub(super) use plan::Planning;
@@ -149,7 +149,7 @@ impl Active {
 
     /// Returns the time at which the timer must fire next.
     pub(super) fn due(&self) -> Option<Nanos> {
-        sooner(self.counts.due(), self.sweep.due())
+        earlier(self.counts.due(), self.sweep.due())
     }
 
     /// Handles a timer tick: flushes counts and converts old buckets to the current limits.
@@ -182,7 +182,7 @@ impl Active {
         let is_old = self.changes_seen != self.store_metrics.changes(host);
         if self.is_alone && !is_old && now >= self.next_expiry {
             self.report_behind(host, file, now);
-            self.next_expiry = now.saturating_add(behind::EVERY);
+            self.next_expiry = now.saturating_add(behind::INTERVAL);
             return;
         }
         if (is_old || now >= self.next_expiry)
@@ -324,20 +324,20 @@ impl Active {
     ) -> Vec<(BucketId, String)> {
         let mut owing = Vec::new();
         let mut ended = EndedRequest::new(host, reservations.take_response());
-        self.give(host, reservations, now, |reservation, active| {
+        self.release(host, reservations, now, |reservation, active| {
             if left && active.rule().mode == Mode::Enforce {
-                return Some(Why::Left);
+                return Some(ReleaseReason::Left);
             }
             match reservation.at_end {
                 AtEnd::Keep => None,
-                AtEnd::Release => Some(Why::Ended),
+                AtEnd::Release => Some(ReleaseReason::Ended),
                 AtEnd::Settle => {
                     let actual = self.settle(host, reservation, active, &mut ended)?;
                     let receipt = &reservation.receipt;
                     if receipt.is_leased() && actual > receipt.taken().cost() {
                         owing.push((receipt.id(), reservation.key.clone()));
                     }
-                    Some(Why::Settled(actual))
+                    Some(ReleaseReason::Settled(actual))
                 }
             }
         });
@@ -401,42 +401,44 @@ impl Active {
     }
 
     /// Tells the buckets that delayed a request that it passes now.
-    pub(super) fn let_pass(
+    pub(super) fn mark_passed(
         &self,
         host: &dyn Host,
         reservations: Option<&Reservations>,
         now: Nanos,
     ) {
         if let Some(reservations) = reservations {
-            self.give(host, reservations, now, |reservation, _| {
-                reservation.waits.then_some(Why::Passed)
+            self.release(host, reservations, now, |reservation, _| {
+                reservation.waits.then_some(ReleaseReason::Passed)
             });
         }
     }
 
     /// Returns all tokens of a request to its buckets, because the request is decided again.
-    pub(super) fn put_off(&self, host: &dyn Host, reservations: &Reservations, now: Nanos) {
-        self.give(host, reservations, now, |_, _| Some(Why::Refused));
+    pub(super) fn postpone(&self, host: &dyn Host, reservations: &Reservations, now: Nanos) {
+        self.release(host, reservations, now, |_, _| Some(ReleaseReason::Refused));
     }
 
-    /// Returns the tokens of each reservation for which `why` returns a reason.
-    fn give(
+    /// Returns the tokens of each reservation for which `reason` returns a reason.
+    fn release(
         &self,
         host: &dyn Host,
         reservations: &Reservations,
         now: Nanos,
-        mut why: impl FnMut(&Reservation, &ActiveRule) -> Option<Why>,
+        mut reason: impl FnMut(&Reservation, &ActiveRule) -> Option<ReleaseReason>,
     ) {
         let mut stats = StoreStats::default();
         let clock = self.clock(host, now);
         reservations.each(|reservation| {
             if let Some(active) = self.reserving_rule(reservation)
-                && let Some(why) = why(reservation, active)
+                && let Some(reason) = reason(reservation, active)
             {
-                let give = active.give(&reservation.key, &reservation.receipt, why, clock);
+                let release = active.release(&reservation.key, &reservation.receipt, reason, clock);
                 // Lost returns are counted. They expire with the lease, and lost notices expire
                 // once the bucket has recovered the taken tokens.
-                let _lost = self.table.give(&mut HostStore(host), &give, &mut stats);
+                let _lost = self
+                    .table
+                    .release(&mut HostStore(host), &release, &mut stats);
             }
         });
         self.store_metrics.add(host, &stats);
@@ -569,9 +571,13 @@ impl Active {
         let mut stats = StoreStats::default();
         for one in &outcome.rules {
             if let (Some(key), Some(receipt)) = (&one.key, &one.receipt) {
-                let give = one.active.give(key, receipt, Why::Refused, clock);
+                let release = one
+                    .active
+                    .release(key, receipt, ReleaseReason::Refused, clock);
                 // Lost returns are counted.
-                let _lost = self.table.give(&mut HostStore(host), &give, &mut stats);
+                let _lost = self
+                    .table
+                    .release(&mut HostStore(host), &release, &mut stats);
             }
         }
         self.store_metrics.add(host, &stats);

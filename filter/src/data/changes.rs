@@ -8,24 +8,24 @@ use loudou_limiter::Nanos;
 use loudou_limiter::lease::{Lease, Phase, Terms};
 use loudou_rules::config::is_key;
 use loudou_rules::rule::tried;
-use loudou_store::{BanEffect, BucketId, LeaseOf, LiveRule, SetBan, SetTo, StoreStats};
+use loudou_store::{BanChange, BanEffect, BucketId, LeaseOf, LiveRule, SetBan, StoreStats};
 use serde_json::Value;
 
 use super::active::Active;
 use crate::ban_ends::BanEnd;
 use crate::fleet::travel;
-use crate::fleet::travel::{BanValue, Change, Changes, ChangesAnswer, Here, Sent, base_of};
-use crate::fleet::{Fleet, LeaseChange, News, RulesInForce};
+use crate::fleet::travel::{BanValue, Change, Changes, ChangesAnswer, LocalState, Sent, base_of};
+use crate::fleet::{ChangesProgress, Fleet, LeaseChange, RulesInForce};
 use crate::host::{Host, HostStore};
 use crate::record::{Edit, EditTo, OverrideEdit, Record, RecordError, RuleRecord, describe};
 use crate::{ban_ends, current, events};
 
 /// Time limit of one call that puts changes in force.
-const MOST_TIME: Nanos = Nanos::from_millis(4);
+const MAX_TIME: Nanos = Nanos::from_millis(4);
 
 /// Selects the changes to examine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Look {
+enum Selection {
     /// Changes that must be applied.
     Due,
     /// Like `Due`, and the changes that wait for another configuration.
@@ -39,13 +39,13 @@ enum Look {
 struct Settled {
     name: String,
     version: u64,
-    here: Here,
+    here: LocalState,
     /// The event to record. `None` if the change was without effect.
     event: Option<Box<Event>>,
 }
 
 impl Settled {
-    fn new(change: &Change, here: Here) -> Self {
+    fn new(change: &Change, here: LocalState) -> Self {
         Self {
             name: change.name.clone(),
             version: change.version,
@@ -78,7 +78,7 @@ impl RulesInForce for Active {
     ) -> Option<(T, &str, Terms)> {
         let rule = self.rule_of(id.rule_tag)?;
         let slot = if rule.is_sourced() {
-            self.table.look(&mut HostStore(host), id).ok().flatten()
+            self.table.get(&mut HostStore(host), id).ok().flatten()
         } else {
             None
         };
@@ -103,27 +103,31 @@ impl RulesInForce for Active {
         Some((result?, rule.rule().name.as_str(), terms))
     }
 
-    fn hear_changes(
+    fn handle_changes(
         &self,
         host: &dyn Host,
-        told: &[(String, u64)],
-        heard: &ChangesAnswer,
+        reported: &[(String, u64)],
+        response: &ChangesAnswer,
         now: Nanos,
-    ) -> News {
+    ) -> ChangesProgress {
         let known = travel::head(host, self.share());
-        let is_same = known.epoch == heard.epoch && known.generation >= heard.generation;
-        if is_same && told.is_empty() && heard.told.is_empty() && !heard.epoch.is_empty() {
+        let is_same = known.epoch == response.epoch && known.generation >= response.generation;
+        if is_same
+            && reported.is_empty()
+            && response.received.is_empty()
+            && !response.epoch.is_empty()
+        {
             let is_current = known.due == 0;
-            return News::All { is_current };
+            return ChangesProgress::All { is_current };
         }
         let (mut is_due, mut is_more) = (false, false);
         let noted = travel::change(host, self.share(), now, &mut |changes| {
-            let is_news = changes.heard(told, heard, now);
+            let is_news = changes.adopt_response(reported, response, now);
             (is_due, is_more) = (changes.is_due(), !changes.unsent().is_empty());
             is_news
         });
-        for (name, _) in told.iter().filter(|_| noted) {
-            let Some(why) = heard.refusal(name) else {
+        for (name, _) in reported.iter().filter(|_| noted) {
+            let Some(why) = response.refusal(name) else {
                 continue;
             };
             let about = ChangeName::parse(name);
@@ -134,19 +138,19 @@ impl RulesInForce for Active {
             events::add(host, self.share(), &event);
         }
         if !noted {
-            return News::Nothing;
+            return ChangesProgress::Nothing;
         }
         let is_current = !is_due || self.apply_due(host, now);
-        if is_more || heard.more {
-            return News::More;
+        if is_more || response.more {
+            return ChangesProgress::More;
         }
-        News::All { is_current }
+        ChangesProgress::All { is_current }
     }
 
     fn apply_due(&self, host: &dyn Host, now: Nanos) -> bool {
         loop {
-            let is_more = self.apply_changes(host, Look::Due, now);
-            if !is_more || host.now().since(now) >= MOST_TIME {
+            let is_more = self.apply_changes(host, Selection::Due, now);
+            if !is_more || host.now().since(now) >= MAX_TIME {
                 return travel::head(host, self.share()).due == 0;
             }
         }
@@ -159,12 +163,12 @@ impl RulesInForce for Active {
             travel::change(host, self.share(), now, &mut |_| true);
         }
         if head.due > 0 || (head.checked != announced && head.seen == announced) {
-            let look = if head.checked == announced {
-                Look::Due
+            let selection = if head.checked == announced {
+                Selection::Due
             } else {
-                Look::All
+                Selection::All
             };
-            self.apply_changes(host, look, now);
+            self.apply_changes(host, selection, now);
         } else if head.seen != announced && head.count > 0 {
             // Another worker may not have stored the change behind this announcement yet. So the
             // next run compares the changes with the record.
@@ -182,20 +186,22 @@ impl Active {
         if travel::head(host, self.share()).count == 0 {
             return;
         }
-        while self.apply_changes(host, Look::Waiting, now) && host.now().since(now) < MOST_TIME {}
+        while self.apply_changes(host, Selection::Waiting, now) && host.now().since(now) < MAX_TIME
+        {
+        }
     }
 
     /// Applies changes. Returns true if the next run must continue.
-    fn apply_changes(&self, host: &dyn Host, look: Look, now: Nanos) -> bool {
-        let mut settled = self.apply_edits(host, look, now);
-        let (bans, is_more) = self.apply_bans(host, look, now);
+    fn apply_changes(&self, host: &dyn Host, selection: Selection, now: Nanos) -> bool {
+        let mut settled = self.apply_edits(host, selection, now);
+        let (bans, is_more) = self.apply_bans(host, selection, now);
         settled.extend(bans);
         let announced = self.store_metrics.changes(host);
         travel::change(host, self.share(), now, &mut |changes| {
             for one in &settled {
                 changes.settle(&one.name, one.version, one.here);
             }
-            if look == Look::All && !is_more {
+            if selection == Selection::All && !is_more {
                 (changes.head.seen, changes.head.checked) = (announced, announced);
             }
             true
@@ -206,7 +212,7 @@ impl Active {
         is_more
     }
 
-    fn apply_edits(&self, host: &dyn Host, look: Look, now: Nanos) -> Vec<Settled> {
+    fn apply_edits(&self, host: &dyn Host, selection: Selection, now: Nanos) -> Vec<Settled> {
         let mut settled = Vec::new();
         let announced = self.store_metrics.changes(host);
         let share = self.share();
@@ -219,7 +225,7 @@ impl Active {
             let due = changes
                 .all
                 .iter()
-                .filter(|change| change.until > now && is_to_check(change, look));
+                .filter(|change| change.until > now && is_to_check(change, selection));
             settled = due
                 .filter_map(|change| {
                     let settled = self.apply_edit(host, record, (change, all), now);
@@ -246,7 +252,7 @@ impl Active {
                 let is_full = error == RecordError::TooLarge;
                 settled.retain_mut(|one| {
                     one.event = None;
-                    one.here = Here::Waiting;
+                    one.here = LocalState::Waiting;
                     is_full
                 });
             }
@@ -273,7 +279,7 @@ impl Active {
             return None;
         };
         let version = record.next_version();
-        let waits = Some(Settled::new(change, Here::Waiting));
+        let waits = Some(Settled::new(change, LocalState::Waiting));
         let is_edit = matches!(about, ChangeName::Edit { .. });
         if is_edit && !change.value.is_empty() && !record.start_trial(rule) {
             return waits;
@@ -282,14 +288,14 @@ impl Active {
             // The end of a trial has no rule to wait for: a trial exists as long as its edit.
             let has_ended = change.value.is_empty() && tried(rule).is_some();
             return if has_ended {
-                Some(Settled::new(change, Here::InForce))
+                Some(Settled::new(change, LocalState::InForce))
             } else {
                 waits
             };
         };
         if !with_bases.is_empty() {
             let base = before.base_id();
-            let passed = changes.passed_over(with_bases, (change, &about), &base);
+            let passed = changes.precluded_state(with_bases, (change, &about), &base);
             if let Some(here) = passed {
                 return Some(Settled::new(change, here));
             }
@@ -300,7 +306,7 @@ impl Active {
         let mut after = before.clone();
         let kind = match set(&mut after, &about, change, (now, version)) {
             None => return waits,
-            Some(Set::Same) => return Some(Settled::new(change, Here::InForce)),
+            Some(Set::Same) => return Some(Settled::new(change, LocalState::InForce)),
             Some(Set::Changed(kind)) => kind,
         };
         if after.check().is_err() {
@@ -312,7 +318,7 @@ impl Active {
         *record.rule_mut(rule)? = after;
         Some(Settled {
             event: Some(Box::new(event)),
-            ..Settled::new(change, Here::InForce)
+            ..Settled::new(change, LocalState::InForce)
         })
     }
 
@@ -347,11 +353,11 @@ enum Set {
 }
 
 /// Returns true if a rule's change must be examined.
-fn is_to_check(change: &Change, look: Look) -> bool {
+fn is_to_check(change: &Change, selection: Selection) -> bool {
     match change.here {
-        Here::ToApply => true,
-        Here::Waiting => look != Look::Due,
-        Here::InForce => look == Look::All && change.sent != Sent::Refused,
+        LocalState::ToApply => true,
+        LocalState::Waiting => selection != Selection::Due,
+        LocalState::InForce => selection == Selection::All && change.sent != Sent::Refused,
     }
 }
 
@@ -441,14 +447,19 @@ const MAX_BANS: usize = 64;
 
 impl Active {
     /// Returns the results for bans. The flag is true if the next run must continue.
-    fn apply_bans(&self, host: &dyn Host, look: Look, now: Nanos) -> (Vec<Settled>, bool) {
+    fn apply_bans(
+        &self,
+        host: &dyn Host,
+        selection: Selection,
+        now: Nanos,
+    ) -> (Vec<Settled>, bool) {
         let changes = travel::find(host, self.share());
         let (mut settled, mut set, mut record) = (Vec::new(), 0_usize, None);
         for change in &changes.all {
             let is_due = match change.here {
-                Here::ToApply => true,
-                Here::Waiting => look != Look::Due,
-                Here::InForce => false,
+                LocalState::ToApply => true,
+                LocalState::Waiting => selection != Selection::Due,
+                LocalState::InForce => false,
             };
             if !is_due || change.until <= now {
                 continue;
@@ -466,7 +477,7 @@ impl Active {
             };
             if let Some(one) = self.apply_ban(host, record, change, now) {
                 // A waiting ban does not count against the limit of a run.
-                set = set.saturating_add((one.here == Here::InForce).into());
+                set = set.saturating_add((one.here == LocalState::InForce).into());
                 settled.push(one);
             }
         }
@@ -486,7 +497,7 @@ impl Active {
         let ChangeName::Ban { rule, key } = &about else {
             return None;
         };
-        let waits = Some(Settled::new(change, Here::Waiting));
+        let waits = Some(Settled::new(change, LocalState::Waiting));
         let value = BanValue::read(&change.value);
         if value.is_none() && !change.value.is_empty() {
             return waits;
@@ -497,9 +508,9 @@ impl Active {
             return waits;
         };
         let ban = match value {
-            None => SetTo::Free,
-            Some(_) if change.until == Nanos::MAX => SetTo::Replaced(None),
-            Some(_) => SetTo::Replaced(Some(change.until.since(now))),
+            None => BanChange::Free,
+            Some(_) if change.until == Nanos::MAX => BanChange::Replaced(None),
+            Some(_) => BanChange::Replaced(Some(change.until.since(now))),
         };
         let set = SetBan {
             rule: &*active,
@@ -513,7 +524,7 @@ impl Active {
         self.store_metrics.add(host, &stats);
         let (before, effect) = set.ok()?;
         if effect != BanEffect::Changed {
-            return Some(Settled::new(change, Here::InForce));
+            return Some(Settled::new(change, LocalState::InForce));
         }
         self.store_metrics.banned(host, before.as_ref(), ban, now);
         let kind = value.as_ref().map_or(EventKind::Unban, |_| EventKind::Ban);
@@ -529,7 +540,7 @@ impl Active {
         let event = self.event_of_change(host, (kind, words, who), (change, &about), now);
         Some(Settled {
             event: Some(Box::new(event)),
-            ..Settled::new(change, Here::InForce)
+            ..Settled::new(change, LocalState::InForce)
         })
     }
 

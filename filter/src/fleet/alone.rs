@@ -33,7 +33,7 @@ impl Fleet {
     }
 
     /// Adopts the number of Envoys that another worker knows.
-    pub(super) fn learn(&mut self, heartbeat: Heartbeat) {
+    pub(super) fn adopt_envoys(&mut self, heartbeat: Heartbeat) {
         if heartbeat.envoys > 0 {
             self.envoys = heartbeat.known_envoys();
         }
@@ -43,7 +43,7 @@ impl Fleet {
     pub(crate) fn expect_local(&mut self, host: &dyn Host) {
         // A worker that makes no calls would otherwise learn the number up to a second late.
         if let Some(heartbeat) = Heartbeat::find(host, &self.namespace) {
-            self.learn(heartbeat);
+            self.adopt_envoys(heartbeat);
         }
     }
 
@@ -56,12 +56,12 @@ impl Fleet {
         was_down: bool,
         now: Nanos,
     ) {
-        (self.heard_at, self.is_silent) = (now, false);
+        (self.answered_at, self.is_silent) = (now, false);
         self.breaker.succeeded();
         self.empty = 0;
         let was_alone = self.count(host, false);
         let is_last = (was_alone || was_down) && self.metrics.workers_alone(host) == 0;
-        if is_last && heartbeat::turns(host, &self.namespace, false) {
+        if is_last && heartbeat::claims_outage_event(host, &self.namespace, false) {
             let detail = "the relay and its engine answer again";
             active.report(host, (EventKind::FleetUp, detail), now);
         }
@@ -76,7 +76,7 @@ impl Fleet {
         heartbeat: Heartbeat,
         now: Nanos,
     ) {
-        if self.is_alone.get() && heartbeat.answered_at.since(self.heard_at) >= IDLE {
+        if self.is_alone.get() && heartbeat.answered_at.since(self.answered_at) >= IDLE {
             self.note_success(host, active, heartbeat.is_down(), now);
         }
     }
@@ -95,8 +95,8 @@ impl Fleet {
         }
         self.expect_local(host);
         self.report_down(host, active, now);
-        let dues = self.dues.clear().into_iter();
-        let held = dues.flat_map(|due| due.requests).map(Ready::soon);
+        let due_keys = self.due_keys.clear().into_iter();
+        let held = due_keys.flat_map(|due| due.requests).map(Ready::soon);
         held.chain(self.early.end()).collect()
     }
 
@@ -106,10 +106,10 @@ impl Fleet {
     pub(super) fn note_empty(&mut self, host: &dyn Host, active: &impl RulesInForce, now: Nanos) {
         self.metrics.failed(host);
         self.breaker.succeeded();
-        (self.heard_at, self.is_silent) = (now, false);
-        if now.since(self.told_at) >= heartbeat::EVERY {
-            self.told_at = now;
-            heartbeat::reached(host, &self.namespace, now);
+        (self.answered_at, self.is_silent) = (now, false);
+        if now.since(self.answer_shared_at) >= heartbeat::INTERVAL {
+            self.answer_shared_at = now;
+            heartbeat::mark_reached(host, &self.namespace, now);
         }
         self.empty = self.empty.saturating_add(1);
         if self.empty >= EMPTY {
@@ -120,7 +120,7 @@ impl Fleet {
     /// Counts this worker as having no answers from the engine, and reports the outage if it is the
     /// first worker.
     fn report_down(&self, host: &dyn Host, active: &impl RulesInForce, now: Nanos) {
-        if self.count(host, true) && heartbeat::turns(host, &self.namespace, true) {
+        if self.count(host, true) && heartbeat::claims_outage_event(host, &self.namespace, true) {
             let detail = match self.settings.on_outage {
                 OnOutage::Local => {
                     "no answers from the relay: each Envoy enforces its part of the limits"

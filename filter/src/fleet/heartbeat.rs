@@ -11,15 +11,15 @@ use crate::bytes::{put_number, take_number};
 use crate::host::{Host, HostStore};
 
 /// Minimum interval between two heartbeats of this Envoy. A change leaves with one heartbeat and
-/// arrives at another Envoy with one of its heartbeats. With [`LOOK`], this takes less than a
+/// arrives at another Envoy with one of its heartbeats. With [`TURN_CHECK_INTERVAL`], this takes less than a
 /// second.
-pub(crate) const EVERY: Nanos = Nanos::from_millis(350);
+pub(crate) const INTERVAL: Nanos = Nanos::from_millis(350);
 /// Interval at which each worker checks if a heartbeat is due.
-pub(super) const LOOK: Nanos = Nanos::from_millis(200);
+pub(super) const TURN_CHECK_INTERVAL: Nanos = Nanos::from_millis(200);
 
 /// Time without any answer after which all workers treat the engine as down, including workers that
 /// make no calls because the engine denied all their keys.
-const SILENCE: Nanos = Nanos::from_secs(3);
+const ENGINE_TIMEOUT: Nanos = Nanos::from_secs(3);
 
 /// Time without a call after which the configuration counts as one without a fleet.
 const GONE: Nanos = Nanos::from_secs(60);
@@ -91,12 +91,12 @@ impl Heartbeat {
         bytes
     }
 
-    /// Returns true if relay calls have had no response for a while. `heard_at` is the last
+    /// Returns true if relay calls have had no response for a while. `answered_at` is the last
     /// response to the calling worker. A response without the engine counts as well, because each
     /// key notes separately that the engine does not answer for it.
-    pub(super) fn is_silent(self, heard_at: Nanos) -> bool {
-        let answered_at = self.answered_at.max(self.reached_at).max(heard_at);
-        !answered_at.is_zero() && self.called_at.since(answered_at) >= SILENCE
+    pub(super) fn is_silent(self, answered_at: Nanos) -> bool {
+        let answered_at = self.answered_at.max(self.reached_at).max(answered_at);
+        !answered_at.is_zero() && self.called_at.since(answered_at) >= ENGINE_TIMEOUT
     }
 
     /// Returns true if the last event reported an outage.
@@ -150,7 +150,7 @@ impl Heartbeat {
 }
 
 /// Returns the shared state, and true if it is this worker's turn to call.
-pub(super) fn look(
+pub(super) fn claim_turn(
     host: &dyn Host,
     share: &str,
     settings: &FleetSettings,
@@ -159,7 +159,7 @@ pub(super) fn look(
     let mut heartbeat = Heartbeat::default();
     let swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
         heartbeat = Heartbeat::read(found.unwrap_or_default());
-        let is_due = heartbeat.called_at.is_zero() || now.since(heartbeat.called_at) >= EVERY;
+        let is_due = heartbeat.called_at.is_zero() || now.since(heartbeat.called_at) >= INTERVAL;
         let called = Heartbeat {
             called_at: now,
             on_outage: settings.on_outage,
@@ -173,7 +173,7 @@ pub(super) fn look(
 
 /// Returns true to exactly one worker, which must then add an event, when the engine becomes
 /// unavailable or available.
-pub(super) fn turns(host: &dyn Host, share: &str, is_down: bool) -> bool {
+pub(super) fn claims_outage_event(host: &dyn Host, share: &str, is_down: bool) -> bool {
     let swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
         let heartbeat = Heartbeat::read(found.unwrap_or_default());
         let turned = Heartbeat {
@@ -186,7 +186,7 @@ pub(super) fn turns(host: &dyn Host, share: &str, is_down: bool) -> bool {
 }
 
 /// Records that a relay answered, although it reported its engine as down.
-pub(super) fn reached(host: &dyn Host, share: &str, now: Nanos) {
+pub(super) fn mark_reached(host: &dyn Host, share: &str, now: Nanos) {
     // If this fails, the next response repeats it.
     let _swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
         let heartbeat = Heartbeat {
@@ -198,7 +198,7 @@ pub(super) fn reached(host: &dyn Host, share: &str, now: Nanos) {
 }
 
 /// Records that this Envoy follows all changes that the engine has.
-pub(super) fn is_current_at(host: &dyn Host, share: &str, now: Nanos) {
+pub(super) fn mark_current(host: &dyn Host, share: &str, now: Nanos) {
     // If this fails, the next response repeats it.
     let _swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
         let heartbeat = Heartbeat {
@@ -230,7 +230,7 @@ pub(super) fn answered(host: &dyn Host, share: &str, envoys: Option<u64>, now: N
 /// Marks the changes as known for the duration of a test.
 #[cfg(test)]
 pub(crate) fn know_changes(host: &dyn Host, share: &str) {
-    is_current_at(host, share, Nanos::MAX);
+    mark_current(host, share, Nanos::MAX);
 }
 
 #[cfg(test)]
@@ -241,12 +241,12 @@ mod tests {
     #[test]
     fn one_worker_reports_each_turn() {
         let host = FakeHost::default();
-        assert!(!turns(&host, "s", false));
-        assert!(turns(&host, "s", true));
-        assert!(!turns(&host, "s", true));
+        assert!(!claims_outage_event(&host, "s", false));
+        assert!(claims_outage_event(&host, "s", true));
+        assert!(!claims_outage_event(&host, "s", true));
         answered(&host, "s", Some(3), Nanos::from_secs(1));
-        assert!(turns(&host, "s", false));
-        assert!(!turns(&host, "s", false));
+        assert!(claims_outage_event(&host, "s", false));
+        assert!(!claims_outage_event(&host, "s", false));
     }
 
     #[test]
@@ -263,19 +263,19 @@ mod tests {
             envoys: 4,
             token: None,
         };
-        let looks = |now| look(&host, "s", &settings, at(now));
-        let calls = |now| looks(now).1;
+        let claims = |now| claim_turn(&host, "s", &settings, at(now));
+        let calls = |now| claims(now).1;
         assert!(calls(5));
         assert!(!calls(5) && !calls(354));
         assert!(calls(1_005));
         answered(&host, "s", Some(3), at(1_006));
-        let (heartbeat, is_due) = looks(1_007);
+        let (heartbeat, is_due) = claims(1_007);
         assert!(!is_due);
         assert_eq!((heartbeat.envoys, heartbeat.answered_at), (3, at(1_006)));
         assert_eq!(Heartbeat::find(&host, "s"), Some(heartbeat));
         assert!(calls(2_005));
         // Calls have had no response for three seconds, unless another worker received one later.
-        let heartbeat = || looks(0).0;
+        let heartbeat = || claims(0).0;
         assert!(calls(3_005) && !heartbeat().is_silent(Nanos::ZERO));
         assert!(calls(4_010) && heartbeat().is_silent(Nanos::ZERO));
         assert!(!heartbeat().is_silent(at(1_100)));

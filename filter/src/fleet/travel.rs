@@ -3,7 +3,7 @@
 //!
 //! One value in shared data holds the changes ([`Changes`]): the local changes that the engine does
 //! not have yet, and the current changes of the engine. The worker that sends the heartbeat reports
-//! the local changes and receives the engine's ([`heard`](Changes::heard)). A change from another
+//! the local changes and receives the engine's ([`adopt_response`](Changes::adopt_response)). A change from another
 //! Envoy is applied with the same operations as a local change if the rule is the same here.
 //! Otherwise the change waits.
 //!
@@ -27,7 +27,7 @@ use crate::record::RuleRecord;
 pub(crate) use changes::Change;
 pub(crate) use changes::Changes;
 pub(crate) use changes::Head;
-pub(crate) use changes::Here;
+pub(crate) use changes::LocalState;
 pub(crate) use changes::Sent;
 
 mod changes;
@@ -40,7 +40,7 @@ pub(crate) struct ChangesAnswer {
     /// Identifies the engine's state. Empty if the response is not about changes.
     pub(crate) epoch: String,
     pub(crate) generation: u64,
-    pub(crate) told: Vec<ReceivedChange>,
+    pub(crate) received: Vec<ReceivedChange>,
     /// Changes of the call that the engine refused: names, possibly cut, and reasons.
     pub(crate) refused: Vec<(String, String)>,
     /// True if more changes follow.
@@ -75,16 +75,16 @@ impl ChangesAnswer {
 impl Changes {
     /// Adopts the response to a call that reported these changes, by name and version. Returns
     /// false if the response is not about changes.
-    pub(crate) fn heard(
+    pub(crate) fn adopt_response(
         &mut self,
-        told: &[(String, u64)],
-        heard: &ChangesAnswer,
+        reported: &[(String, u64)],
+        response: &ChangesAnswer,
         now: Nanos,
     ) -> bool {
-        if heard.epoch.is_empty() {
+        if response.epoch.is_empty() {
             return false;
         }
-        let is_other = self.head.epoch != heard.epoch;
+        let is_other = self.head.epoch != response.epoch;
         if is_other {
             // The engine was replaced or has lost its state, so all changes are reported again.
             for change in &mut self.all {
@@ -96,21 +96,21 @@ impl Changes {
             self.head.generation = 0;
         }
         let first_time = self.head.epoch.is_empty();
-        self.head.epoch.clone_from(&heard.epoch);
-        self.head.generation = self.head.generation.max(heard.generation);
-        for (name, version) in told {
+        self.head.epoch.clone_from(&response.epoch);
+        self.head.generation = self.head.generation.max(response.generation);
+        for (name, version) in reported {
             let mut all = self.all.iter_mut();
             let found = all.find(|change| change.version == *version && change.name == *name);
             if let Some(change) = found {
-                change.sent = match heard.refusal(name) {
+                change.sent = match response.refusal(name) {
                     Some(_) => Sent::Refused,
                     None => Sent::Known,
                 };
             }
         }
-        for told in &heard.told {
-            if self.has_room() || self.find(&told.name).is_some() {
-                self.hear(told, first_time, now);
+        for change in &response.received {
+            if self.has_room() || self.find(&change.name).is_some() {
+                self.receive(change, first_time, now);
             }
         }
         true
@@ -123,33 +123,33 @@ impl Changes {
         self.all.len() < most && self.bytes_of_all() < most_bytes
     }
 
-    fn hear(&mut self, told: &ReceivedChange, first_time: bool, now: Nanos) {
-        let made_at = Nanos::new(now.get().saturating_sub(told.age.get()));
-        let mut here = Here::ToApply;
-        match self.find(&told.name) {
+    fn receive(&mut self, received: &ReceivedChange, first_time: bool, now: Nanos) {
+        let made_at = Nanos::new(now.get().saturating_sub(received.age.get()));
+        let mut here = LocalState::ToApply;
+        match self.find(&received.name) {
             // A later response has been handled before this one.
-            Some(before) if told.generation <= before.generation => return,
-            Some(before) if before.value == told.value => {
-                (before.sent, before.generation) = (Sent::Known, told.generation);
+            Some(before) if received.generation <= before.generation => return,
+            Some(before) if before.value == received.value => {
+                (before.sent, before.generation) = (Sent::Known, received.generation);
                 return;
             }
             // The local change is newer and not reported yet. The engine decides between the two.
             Some(before) if before.sent != Sent::Known && before.made_at >= made_at => return,
             // There was no change to end, so nothing is done. A penalty ban that came later stays
             // in effect.
-            None if told.value.is_empty() && first_time => here = Here::InForce,
+            None if received.value.is_empty() && first_time => here = LocalState::InForce,
             _ => {}
         }
-        self.keep_of_base(&told.name, &told.value, now);
-        let until = told.ends_in.map(|span| now.saturating_add(span));
+        self.keep_of_base(&received.name, &received.value, now);
+        let until = received.ends_in.map(|span| now.saturating_add(span));
         self.put(Change {
-            name: told.name.clone(),
-            value: told.value.clone(),
+            name: received.name.clone(),
+            value: received.value.clone(),
             made_at,
             until: until.unwrap_or(Nanos::MAX),
             earlier_until: Nanos::ZERO,
-            by: told.by.clone(),
-            generation: told.generation,
+            by: received.by.clone(),
+            generation: received.generation,
             sent: Sent::Known,
             here,
             version: 0,
@@ -222,7 +222,7 @@ const MAX_BASES: usize = 8;
 
 impl Changes {
     /// Returns the changes to note for a change that was made here.
-    fn to_note(&self, made: &Made, now: Nanos) -> Vec<Change> {
+    fn to_note(&self, made: &LocalChange, now: Nanos) -> Vec<Change> {
         let change = |name: &ChangeName, value: &[u8], until: Nanos| Change {
             name: name.to_string(),
             value: value.to_vec(),
@@ -250,7 +250,10 @@ impl Changes {
     /// If another version of the rule takes the plain name, keeps the change that is in force here
     /// under a name with its base.
     fn keep_of_base(&mut self, name: &str, value: &[u8], now: Nanos) {
-        let Some(before) = self.of(name).filter(|change| change.here != Here::Waiting) else {
+        let Some(before) = self
+            .of(name)
+            .filter(|change| change.here != LocalState::Waiting)
+        else {
             return;
         };
         let bases = (before.base(), base_in(value));
@@ -308,12 +311,12 @@ impl Changes {
     /// Returns the local state of a change that must not be applied here, because it is for another
     /// version of the rule, or because another change takes precedence. Returns `None` if the
     /// change may have to be applied.
-    pub(crate) fn passed_over(
+    pub(crate) fn precluded_state(
         &self,
         with_bases: &[&Change],
         (change, about): (&Change, &ChangeName),
         base: &str,
-    ) -> Option<Here> {
+    ) -> Option<LocalState> {
         let is_end = change.is_end();
         let is_passed = match about.base() {
             Some(of) if of != base => true,
@@ -329,7 +332,11 @@ impl Changes {
                 named.any(|named| named.name == name && (is_end || named.made_at > change.made_at))
             }
         };
-        is_passed.then_some(if is_end { Here::InForce } else { Here::Waiting })
+        is_passed.then_some(if is_end {
+            LocalState::InForce
+        } else {
+            LocalState::Waiting
+        })
     }
 
     fn of(&self, name: &str) -> Option<&Change> {
@@ -364,7 +371,7 @@ mod tests;
 
 /// A change that an operator made here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Made {
+pub(crate) struct LocalChange {
     pub(crate) name: ChangeName,
     /// Version of the rule to which an edit or override belongs. `None` for a ban.
     base: Option<String>,
@@ -374,7 +381,7 @@ pub(crate) struct Made {
     pub(crate) until: Nanos,
 }
 
-impl Made {
+impl LocalChange {
     /// Creates the end of an earlier change with this name.
     fn end(name: ChangeName, base: Option<&str>) -> Self {
         Self {
@@ -452,7 +459,12 @@ fn ban_of(rule: &str, key: &str) -> ChangeName {
 
 /// Stores changes that were just made here, for the next heartbeat. Returns `None` if no worker has
 /// a fleet, or if there are no changes.
-pub(crate) fn note(host: &dyn Host, share: &str, made: &[Made], now: Nanos) -> Option<Spread> {
+pub(crate) fn note(
+    host: &dyn Host,
+    share: &str,
+    made: &[LocalChange],
+    now: Nanos,
+) -> Option<Spread> {
     if made.is_empty() {
         return None;
     }

@@ -4,7 +4,7 @@
 
 use loudou_api::RELAY_HEADER;
 use loudou_limiter::Nanos;
-use loudou_limiter::lease::{Demand, Grant, Left, Shared, Terms};
+use loudou_limiter::lease::{Demand, Grant, RemainingUnits, Shared, Terms};
 use serde_json::{Map, Value};
 
 use super::travel::{self, Changes, ChangesAnswer, ReceivedChange};
@@ -36,7 +36,12 @@ pub(super) fn call(namespace: &str, keys: Vec<Value>) -> Vec<u8> {
 
 /// Returns a heartbeat call. It shows that this Envoy is alive, reports the changes that the engine
 /// does not have, and fetches the changes that are unknown here.
-pub(super) fn beat(namespace: &str, instance: &str, changes: &Changes, now: Nanos) -> Vec<u8> {
+pub(super) fn heartbeat_call(
+    namespace: &str,
+    instance: &str,
+    changes: &Changes,
+    now: Nanos,
+) -> Vec<u8> {
     let mut unsent = Vec::new();
     for change in changes.unsent() {
         unsent.push(self::unsent(change, now));
@@ -107,7 +112,7 @@ pub(super) struct Answer {
     pub(super) grants: Vec<Option<Grant>>,
     /// Number of Envoys that the engine knows. 0 if it was not asked or did not answer.
     pub(super) envoys: u64,
-    pub(super) heard: ChangesAnswer,
+    pub(super) changes: ChangesAnswer,
 }
 
 /// Returns the relay's response to a call with this many keys. Returns `None` for any other
@@ -129,32 +134,34 @@ fn answer(answer: &[u8], keys: usize) -> Option<Answer> {
     Some(Answer {
         grants: grants.filter(|grants| grants.len() == keys)?,
         envoys: number(&answer, "envoys").unwrap_or(0),
-        heard: heard(&answer)?,
+        changes: parse_changes(&answer)?,
     })
 }
 
-fn heard(answer: &Value) -> Option<ChangesAnswer> {
+fn parse_changes(answer: &Value) -> Option<ChangesAnswer> {
     // These are loops because each `collect` into an option adds half a KiB to the module.
     let each = |name| match answer.get(name).and_then(Value::as_array) {
         Some(list) => list.as_slice(),
         None => &[],
     };
-    let mut heard = ChangesAnswer {
+    let mut changes = ChangesAnswer {
         epoch: text(answer, "epoch").unwrap_or_default(),
         generation: number(answer, "generation").unwrap_or(0),
         more: answer.get("more").and_then(Value::as_bool).unwrap_or(false),
         ..ChangesAnswer::default()
     };
     for change in each("changes") {
-        heard.told.push(told(change)?);
+        changes.received.push(parse_change(change)?);
     }
     for one in each("rejected") {
-        heard.refused.push((text(one, "name")?, text(one, "why")?));
+        changes
+            .refused
+            .push((text(one, "name")?, text(one, "why")?));
     }
-    Some(heard)
+    Some(changes)
 }
 
-fn told(change: &Value) -> Option<ReceivedChange> {
+fn parse_change(change: &Value) -> Option<ReceivedChange> {
     let value = change.get("value").filter(|value| !value.is_null());
     let millis = |name| number(change, name).unwrap_or(0);
     Some(ReceivedChange {
@@ -175,7 +182,9 @@ fn grant(answer: &Value) -> Option<Option<Grant>> {
         return Some(None);
     }
     let or_0 = |name| number(answer, name).unwrap_or(0);
-    let left = optional(answer, "left", |left| Left::of(list(left, Value::as_u64)?));
+    let left = optional(answer, "left", |left| {
+        RemainingUnits::of(list(left, Value::as_u64)?)
+    });
     Some(Some(Grant {
         granted: number(answer, "granted")?,
         charged: number(answer, "charged")?,
@@ -290,7 +299,7 @@ mod tests {
         let mut changes = Changes::default();
         (changes.head.epoch, changes.head.generation) = ("e1".to_owned(), 12);
         changes.all = vec![ban().0, travel::Change::default(), end().0];
-        let sent = beat(
+        let sent = heartbeat_call(
             "ns",
             "0123456789abcdef",
             &changes,
@@ -320,7 +329,7 @@ mod tests {
             ..LeaseAnswer::default()
         };
         let bytes = serde_json::to_vec(&written).expect("JSON");
-        let heard = answer(&bytes, 0).expect("an answer").heard;
+        let heard = answer(&bytes, 0).expect("an answer").changes;
         let told = |kept: travel::Change, generation, ends_in| ReceivedChange {
             name: kept.name,
             value: kept.value,
@@ -331,7 +340,7 @@ mod tests {
         };
         let ends_in = Some(Nanos::from_millis(7_501));
         assert_eq!(
-            heard.told,
+            heard.received,
             [told(ban().0, 3, ends_in), told(end().0, 4, None)]
         );
         let numbers = (heard.epoch.as_str(), heard.generation, heard.more);
@@ -362,7 +371,7 @@ mod tests {
             granted: 5,
             charged: 1,
             wait: Nanos::new(2_000),
-            left: Left::of([3, 970]).expect("few"),
+            left: RemainingUnits::of([3, 970]).expect("few"),
             ends_in: Nanos::new(4_000),
         };
         let read = answer(&bytes, 2).expect("an answer");

@@ -19,7 +19,7 @@ thread_local! {
 }
 
 /// Registers actions to take if the VM dies, in place of actions that are no longer needed.
-pub(super) fn deposit(cleanup: PanicCleanup) {
+pub(super) fn register_cleanup(cleanup: PanicCleanup) {
     PANIC_CLEANUPS.with(|wills| {
         if let Ok(mut wills) = wills.try_borrow_mut() {
             match wills.iter_mut().find(|cleanup| cleanup.is_void()) {
@@ -31,7 +31,7 @@ pub(super) fn deposit(cleanup: PanicCleanup) {
 }
 
 /// Panic hook: logs the panic and runs the registered [`PanicCleanup`]s.
-fn die(panic: &str) {
+fn panic_hook(panic: &str) {
     super::abi::log_panic(panic);
     PANIC_CLEANUPS.with(|wills| {
         if let Ok(wills) = wills.try_borrow() {
@@ -62,7 +62,7 @@ extern "C" fn proxy_abi_version_0_2_1() {}
 extern "C" fn _initialize() {
     // SAFETY: the linker creates this function. It must be called once, before everything else.
     unsafe { __wasm_call_ctors() };
-    std::panic::set_hook(Box::new(|panic| die(&panic.to_string())));
+    std::panic::set_hook(Box::new(|panic| panic_hook(&panic.to_string())));
 }
 
 /// Allocates memory that the host fills with a result. [`super::abi`] takes it back as a boxed

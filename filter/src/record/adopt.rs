@@ -13,12 +13,12 @@ use super::rule::Parts;
 use super::{Ended, Record, RuleRecord};
 
 /// Time that all workers need to switch to a new configuration.
-const SETTLES_IN: Nanos = Nanos::from_secs(1);
+const SETTLING_TIME: Nanos = Nanos::from_secs(1);
 /// Maximum number of recent rollbacks. Another rollback is possible only once an earlier one is
 /// forgotten.
 const MAX_ROLLBACKS: u32 = 16;
 /// Time after which a rollback is forgotten.
-const FORGETS_IN: Nanos = Nanos::from_secs(10);
+const ROLLBACK_RETENTION: Nanos = Nanos::from_secs(10);
 /// Maximum number of removed rules to remember.
 const MAX_GONE: usize = 64;
 
@@ -80,7 +80,7 @@ impl Record {
             return None;
         }
         self.rollbacks = 0;
-        Some(self.put_on(bases, since, now, Edits::Retire))
+        Some(self.apply_bases(bases, since, now, Edits::Retire))
     }
 
     /// Adopts an earlier configuration again. The configuration was in use for some time before the
@@ -90,7 +90,7 @@ impl Record {
             return None;
         }
         self.rollbacks = self.rollbacks(now).saturating_add(1);
-        Some(self.put_on(bases, now, now, Edits::Keep))
+        Some(self.apply_bases(bases, now, now, Edits::Keep))
     }
 
     /// Returns true if a newer connection of another configuration means a rollback. It does not
@@ -99,19 +99,19 @@ impl Record {
     /// connections would roll each other back forever, and each rollback costs a record change and
     /// an event.
     fn may_roll_back(&self, now: Nanos) -> bool {
-        let settled = Nanos::new(self.taken_ns).saturating_add(SETTLES_IN);
+        let settled = Nanos::new(self.taken_ns).saturating_add(SETTLING_TIME);
         now >= settled && self.rollbacks(now) < MAX_ROLLBACKS
     }
 
     /// Returns the number of rollbacks since the last new configuration that are not forgotten yet.
     pub(crate) fn rollbacks(&self, now: Nanos) -> u32 {
         let quiet = now.since(Nanos::new(self.taken_ns));
-        let forgotten = quiet.get() / FORGETS_IN.get();
+        let forgotten = quiet.get() / ROLLBACK_RETENTION.get();
         let forgotten = u32::try_from(forgotten).unwrap_or(u32::MAX);
         self.rollbacks.saturating_sub(forgotten)
     }
 
-    fn put_on(&mut self, bases: &Bases, since: Nanos, now: Nanos, edits: Edits) -> Adopted {
+    fn apply_bases(&mut self, bases: &Bases, since: Nanos, now: Nanos, edits: Edits) -> Adopted {
         let version = self.next_version();
         let note = (Carry::default(), now, version);
         let mut adopted = Adopted {
@@ -140,7 +140,7 @@ impl Record {
                 Some(rule) if rule.base.shares_buckets_with(base) => rule,
                 other => {
                     self.gone.extend(other);
-                    self.come_back(base)
+                    self.restore_removed(base)
                         .unwrap_or_else(|| Rc::new(RuleRecord::new(base.clone(), version)))
                 }
             };
@@ -190,7 +190,7 @@ impl Record {
     }
 
     /// Restores a removed rule, with the changes that its buckets must still follow.
-    fn come_back(&mut self, base: &Base) -> Option<Rc<RuleRecord>> {
+    fn restore_removed(&mut self, base: &Base) -> Option<Rc<RuleRecord>> {
         let mut gone = self.gone.iter();
         let place = gone.position(|rule| rule.base.shares_buckets_with(base))?;
         Some(self.gone.remove(place))

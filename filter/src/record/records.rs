@@ -17,7 +17,7 @@ use crate::host::{Host, HostStore};
 
 /// Maximum time for which a cached record is used although no change was announced. If a VM dies
 /// between a change and its announcement, no other VM is notified of the change.
-const READ_EVERY: Nanos = Nanos::from_secs(1);
+const REREAD_INTERVAL: Nanos = Nanos::from_secs(1);
 
 /// The shared record of a namespace.
 #[derive(Clone, Debug)]
@@ -106,7 +106,7 @@ impl Records {
         let kept = self.cache.0.borrow();
         let (seen, at) = kept.seen?;
         // 0 means that the gauge is missing, so changes cannot be detected.
-        let is_fresh = changes > 0 && seen == changes && now < at.saturating_add(READ_EVERY);
+        let is_fresh = changes > 0 && seen == changes && now < at.saturating_add(REREAD_INTERVAL);
         let record = kept.record.as_ref().filter(|_| is_fresh)?;
         (now < record.next_expiry()).then(|| Rc::clone(record))
     }
@@ -179,7 +179,7 @@ impl Records {
     }
 
     /// Changes internal parts of the record, which no client sees. The generation stays the same.
-    pub(crate) fn tidy(
+    pub(crate) fn change_internally(
         &self,
         host: &dyn Host,
         change: &dyn Fn(&mut Record),

@@ -7,7 +7,7 @@ use super::history::MAX_CHANGES;
 use super::{Record, RuleRecord};
 
 /// Number of changes of a rule at which a sweep starts to convert its buckets.
-const SWEPT_FROM: usize = 32;
+const MIN_SWEPT: usize = 32;
 
 impl RuleRecord {
     /// Returns true if an edit must wait for a sweep.
@@ -20,7 +20,7 @@ impl Record {
     /// Iterates over the rules whose buckets a sweep must convert.
     pub(crate) fn to_sweep(&self) -> impl Iterator<Item = &Rc<RuleRecord>> {
         self.all()
-            .filter(|rule| rule.history.changes.len() >= SWEPT_FROM)
+            .filter(|rule| rule.history.changes.len() >= MIN_SWEPT)
     }
 
     /// Forgets the changes of a rule up to `version`, which all its buckets have followed.

@@ -2,7 +2,7 @@
 //! than the rest of a refusal.
 
 /// Maximum number of digits in a number.
-const MOST: usize = 20;
+const MAX_DIGITS: usize = 20;
 /// The numbers below 100, with two digits each. Most numbers in a response are among them.
 const PAIRS: &str = concat!(
     "00010203040506070809101112131415161718192021222324",
@@ -15,7 +15,7 @@ const PAIRS: &str = concat!(
 pub(super) enum Digits {
     Few(&'static str),
     Many {
-        bytes: [u8; MOST],
+        bytes: [u8; MAX_DIGITS],
         /// Start of the digits.
         from: usize,
     },
@@ -29,8 +29,8 @@ impl Digits {
             let begin = end.saturating_sub(if number < 10 { 1 } else { 2 });
             return Self::Few(PAIRS.get(begin..end).unwrap_or_default());
         }
-        let mut bytes = [b'0'; MOST];
-        let mut from = MOST;
+        let mut bytes = [b'0'; MAX_DIGITS];
+        let mut from = MAX_DIGITS;
         let mut rest = number;
         for (place, byte) in bytes.iter_mut().enumerate().rev() {
             *byte = b'0'.saturating_add(u8::try_from(rest % 10).unwrap_or(0));
@@ -55,11 +55,11 @@ impl Digits {
 }
 
 /// Initial capacity that suffices for most texts, so they need not be moved while they grow.
-const USUAL: usize = 96;
+const USUAL_LENGTH: usize = 96;
 
 /// Joins texts into a string with spare capacity.
 pub(super) fn text(parts: &[&str]) -> String {
-    let mut out = String::with_capacity(USUAL);
+    let mut out = String::with_capacity(USUAL_LENGTH);
     push(&mut out, parts);
     out
 }
@@ -74,7 +74,7 @@ pub(super) fn push(out: &mut String, parts: &[&str]) {
 /// Appends a separator to a list unless the list is empty. Returns the list.
 pub(super) fn after_others<'a>(list: &'a mut String, between: &str) -> &'a mut String {
     if list.is_empty() {
-        list.reserve(USUAL);
+        list.reserve(USUAL_LENGTH);
     } else {
         list.push_str(between);
     }

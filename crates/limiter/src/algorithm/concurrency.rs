@@ -22,10 +22,10 @@ use serde::Serialize;
 
 use crate::bounds::{BadNumbers, MAX_AMOUNT, MAX_PERIOD};
 use crate::convert::Carry;
-use crate::decision::Ask;
+use crate::decision::BucketRequest;
 use crate::decision::Decision;
-use crate::meter::{Back, USED_ONE, Used};
 use crate::meter::{Meter, same};
+use crate::meter::{Refund, USED_ONE, Used};
 use crate::time::Rate;
 use crate::time::{Clock, Nanos};
 
@@ -194,8 +194,8 @@ impl Meter for Concurrency {
         self.none(clock.now).write(words);
     }
 
-    fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
-        let Ask { cost, now, .. } = *ask;
+    fn decide(&self, words: &mut [u64], request: &BucketRequest) -> Decision {
+        let BucketRequest { cost, now, .. } = *request;
         let flight = self.read(words, now);
         if cost == 0 {
             return self.at(flight, now);
@@ -228,8 +228,8 @@ impl Meter for Concurrency {
         flight.write(words);
     }
 
-    fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
-        self.release(words, back.ask.cost, back.ask.now, back.last);
+    fn give_back(&self, words: &mut [u64], refund: &Refund<'_>) -> bool {
+        self.release(words, refund.request.cost, refund.request.now, refund.last);
         true
     }
 

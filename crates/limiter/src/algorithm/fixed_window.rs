@@ -21,11 +21,11 @@ use serde::Serialize;
 use super::window::{left_after, rate, units};
 use crate::bounds::{BadNumbers, check_window, part};
 use crate::convert::Carry;
-use crate::decision::Ask;
+use crate::decision::BucketRequest;
 use crate::decision::Decision;
 use crate::lease::{Shared, Unfit};
-use crate::meter::{Back, Used};
 use crate::meter::{Meter, same};
+use crate::meter::{Refund, Used};
 use crate::time::Rate;
 use crate::time::{Clock, Nanos};
 
@@ -145,9 +145,9 @@ impl FixedWindow {
     }
 
     /// Returns the rest of the running window, or the length of a window that begins now.
-    fn left(&self, running: Running, ask: &Ask) -> Nanos {
+    fn left(&self, running: Running, request: &BucketRequest) -> Nanos {
         if running.count == 0 {
-            self.length(ask.wall)
+            self.length(request.wall)
         } else {
             running.left
         }
@@ -182,30 +182,30 @@ impl Meter for FixedWindow {
         2
     }
 
-    fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
-        let running = self.read(words, ask.now);
-        let count = running.count.saturating_add(ask.cost);
-        if ask.cost == 0 {
+    fn decide(&self, words: &mut [u64], request: &BucketRequest) -> Decision {
+        let running = self.read(words, request.now);
+        let count = running.count.saturating_add(request.cost);
+        if request.cost == 0 {
             return self.at(running);
         }
         if count > self.capacity {
-            let fits = ask.cost <= self.capacity;
+            let fits = request.cost <= self.capacity;
             return self.at(running).refused(fits.then_some(running.left));
         }
-        let running = Running::new(count, self.left(running, ask));
-        running.write(words, ask.now);
+        let running = Running::new(count, self.left(running, request));
+        running.write(words, request.now);
         self.at(running)
     }
 
     /// Gives units back only to the window from which they were taken.
-    fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
-        let Ask { cost, now: at, .. } = back.ask;
-        let end = at.saturating_add(self.left(self.read(back.before, at), &back.ask));
-        let Running { count, left } = self.read(words, back.last);
-        if count == 0 || back.last.saturating_add(left) != end {
+    fn give_back(&self, words: &mut [u64], refund: &Refund<'_>) -> bool {
+        let BucketRequest { cost, now: at, .. } = refund.request;
+        let end = at.saturating_add(self.left(self.read(refund.before, at), &refund.request));
+        let Running { count, left } = self.read(words, refund.last);
+        if count == 0 || refund.last.saturating_add(left) != end {
             return false;
         }
-        Running::new(count.saturating_sub(cost), left).write(words, back.last);
+        Running::new(count.saturating_sub(cost), left).write(words, refund.last);
         true
     }
 

@@ -13,12 +13,12 @@
 use serde::Serialize;
 
 use crate::bounds::{BadNumbers, check_wait, part};
-use crate::decision::Ask;
+use crate::decision::BucketRequest;
 use crate::decision::Decision;
 use crate::leak::{Leak, Level, WORDS, check, drain_time};
 use crate::lease::{Shared, Unfit};
 use crate::meter::Meter;
-use crate::meter::{Back, Used};
+use crate::meter::{Refund, Used};
 use crate::time::Rate;
 use crate::time::{Clock, Nanos};
 
@@ -135,13 +135,13 @@ impl Meter for Funnel {
         WORDS
     }
 
-    fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
-        self.leak().decide(words, ask, self.max_wait)
+    fn decide(&self, words: &mut [u64], request: &BucketRequest) -> Decision {
+        self.leak().decide(words, request, self.max_wait)
     }
 
-    fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
+    fn give_back(&self, words: &mut [u64], refund: &Refund<'_>) -> bool {
         let leak = self.leak();
-        leak.level().give_back(words, back, leak.full())
+        leak.level().give_back(words, refund, leak.full())
     }
 
     fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {

@@ -20,11 +20,11 @@
 use serde::Serialize;
 
 use crate::bounds::{BadNumbers, MAX_DRAIN, MAX_WAIT, check_wait};
-use crate::decision::Ask;
+use crate::decision::BucketRequest;
 use crate::decision::Decision;
 use crate::leak::{Leak, Level, WORDS, check, drain_time};
 use crate::meter::Meter;
-use crate::meter::{Back, USED_ONE, Used};
+use crate::meter::{Refund, USED_ONE, Used};
 use crate::time::Rate;
 use crate::time::{Clock, Nanos};
 
@@ -176,25 +176,25 @@ impl Meter for LeakyQueue {
         WORDS
     }
 
-    fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
-        let Ask { cost, now, .. } = *ask;
+    fn decide(&self, words: &mut [u64], request: &BucketRequest) -> Decision {
+        let BucketRequest { cost, now, .. } = *request;
         let (leak, level) = (self.leak(), self.leak().level());
         let old = level.read(words, now);
         if cost == 0 {
             return self.at(old);
         }
-        if cost > self.places() && !ask.has_place {
+        if cost > self.places() && !request.is_queued {
             return self.at(old).refused(None);
         }
         let new = old.saturating_add(level.drops(cost));
-        let until_it_fits = if ask.has_place {
+        let until_it_fits = if request.is_queued {
             Nanos::ZERO
         } else {
             level.leak_time(new.saturating_sub(leak.full()))
         };
         let ahead = old.saturating_sub(level.drops(self.immediate.into()));
         let wait = level.leak_time(ahead);
-        let too_long = wait.since(ask.longest_wait(self.max_wait));
+        let too_long = wait.since(request.longest_wait(self.max_wait));
         let retry_after = until_it_fits.max(too_long);
         if retry_after > Nanos::ZERO {
             return self.at(old).refused(Some(retry_after));
@@ -203,14 +203,14 @@ impl Meter for LeakyQueue {
         self.at(new).after(wait)
     }
 
-    fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
+    fn give_back(&self, words: &mut [u64], refund: &Refund<'_>) -> bool {
         let level = self.leak().level();
         // If all slots are immediate, no request ever waits.
         let free = match u64::from(self.immediate) {
             immediate if immediate < self.capacity => immediate,
             _ => self.places(),
         };
-        level.give_back(words, back, level.drops(free))
+        level.give_back(words, refund, level.drops(free))
     }
 
     fn full(&self) -> Used {

@@ -23,10 +23,10 @@ use super::grid::{Grid, Periods, Place};
 use super::window::{rate, units};
 use crate::bounds::{BadNumbers, check_window};
 use crate::convert::Carry;
-use crate::decision::Ask;
+use crate::decision::BucketRequest;
 use crate::decision::Decision;
-use crate::meter::{Back, USED_ONE, Used};
 use crate::meter::{Meter, same};
+use crate::meter::{Refund, USED_ONE, Used};
 use crate::time::Rate;
 use crate::time::{Clock, Nanos};
 use crate::wide::{clamp, mul_div_ceil, times};
@@ -83,14 +83,14 @@ impl SlidingCounter {
     ///
     /// ```
     /// use loudou_limiter::algorithm::{Grid, SlidingCounter};
-    /// use loudou_limiter::{Ask, Limit, Limits, Nanos};
+    /// use loudou_limiter::{BucketRequest, Limit, Limits, Nanos};
     ///
     /// let counter = SlidingCounter::new(10, Nanos::from_secs(60)).unwrap();
     /// let limits = Limits::new(vec![Limit::new("counter", counter.aligned(Grid::Clock))]).unwrap();
     /// let mut bucket = limits.start(Nanos::ZERO);
     /// // At the end of a minute: after ten seconds of the next one, five sixths count.
-    /// let ask = Ask::new(6, Nanos::ZERO).at_wall(Nanos::from_secs(59));
-    /// limits.answer(&mut bucket, &ask);
+    /// let request = BucketRequest::new(6, Nanos::ZERO).at_wall(Nanos::from_secs(59));
+    /// limits.answer(&mut bucket, &request);
     /// assert_eq!(limits.used(&bucket, Nanos::from_secs(11)), [5]);
     /// ```
     #[must_use]
@@ -172,9 +172,9 @@ impl SlidingCounter {
     }
 
     /// Returns the position that is stored when a request takes units now.
-    fn taking(&self, state: &CounterState, ask: &Ask) -> Place {
+    fn taking(&self, state: &CounterState, request: &BucketRequest) -> Place {
         let is_idle = state.previous == 0 && state.current == 0;
-        self.periods().follow(state.place, is_idle, ask.clock())
+        self.periods().follow(state.place, is_idle, request.clock())
     }
 
     /// Returns the answer after a decision that leaves `state`.
@@ -211,16 +211,16 @@ impl Meter for SlidingCounter {
         self.periods().words().saturating_add(2)
     }
 
-    fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
-        let cost = ask.cost;
-        let mut state = self.read(words, ask.now);
+    fn decide(&self, words: &mut [u64], request: &BucketRequest) -> Decision {
+        let cost = request.cost;
+        let mut state = self.read(words, request.now);
         let level = self.level(&state).saturating_add(self.scaled(cost));
         if cost > 0 && level > self.scaled(self.capacity) {
             let retry_after = self.retry_after(&state, cost);
             return self.at(&state).refused(retry_after);
         }
         if cost > 0 {
-            state.place = self.taking(&state, ask);
+            state.place = self.taking(&state, request);
             state.current = state.current.saturating_add(cost);
             self.write(words, &state);
         }
@@ -228,15 +228,18 @@ impl Meter for SlidingCounter {
     }
 
     /// Gives units back to the window from which they were taken.
-    fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
-        let taken = self.taking(&self.read(back.before, back.ask.now), &back.ask);
-        let mut state = self.read(words, back.last);
+    fn give_back(&self, words: &mut [u64], refund: &Refund<'_>) -> bool {
+        let taken = self.taking(
+            &self.read(refund.before, refund.request.now),
+            &refund.request,
+        );
+        let mut state = self.read(words, refund.last);
         let counter = match self.periods().since(&state.place, &taken) {
             Some(0) => &mut state.current,
             Some(1) => &mut state.previous,
             _ => return false,
         };
-        *counter = counter.saturating_sub(back.ask.cost);
+        *counter = counter.saturating_sub(refund.request.cost);
         self.write(words, &state);
         true
     }

@@ -20,10 +20,10 @@ use serde::Serialize;
 use super::window::{left_after, rate, units};
 use crate::bounds::{BadNumbers, check_window};
 use crate::convert::Carry;
-use crate::decision::Ask;
+use crate::decision::BucketRequest;
 use crate::decision::Decision;
-use crate::meter::{Back, Used};
 use crate::meter::{Meter, same};
+use crate::meter::{Refund, Used};
 use crate::time::Rate;
 use crate::time::{Clock, Nanos};
 
@@ -127,8 +127,8 @@ impl Meter for SlidingLog {
         entries(self.capacity)
     }
 
-    fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
-        let Ask { cost, now, .. } = *ask;
+    fn decide(&self, words: &mut [u64], request: &BucketRequest) -> Decision {
+        let BucketRequest { cost, now, .. } = *request;
         let live = Self::live(words, now);
         let over = count(live)
             .saturating_add(cost)
@@ -147,21 +147,21 @@ impl Meter for SlidingLog {
         self.at(Self::live(words, now), now)
     }
 
-    fn note_refusal(&self, words: &mut [u64], ask: &Ask) -> bool {
-        if !self.count_refused || ask.cost == 0 {
+    fn note_refusal(&self, words: &mut [u64], request: &BucketRequest) -> bool {
+        if !self.count_refused || request.cost == 0 {
             return false;
         }
-        let cost = ask.cost.min(self.capacity);
-        let kept = Self::live(words, ask.now).len();
-        self.push(words, entries(cost), kept, ask.now);
+        let cost = request.cost.min(self.capacity);
+        let kept = Self::live(words, request.now).len();
+        self.push(words, entries(cost), kept, request.now);
         true
     }
 
     /// Removes the request's own entries. With `count_refused`, refusals may have removed entries
     /// from a full log that would still count. Then nothing is given back.
-    fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
-        let Ask { cost, now: at, .. } = back.ask;
-        let live = Self::live(words, back.last);
+    fn give_back(&self, words: &mut [u64], refund: &Refund<'_>) -> bool {
+        let BucketRequest { cost, now: at, .. } = refund.request;
+        let live = Self::live(words, refund.last);
         if self.count_refused && count(live) >= self.capacity {
             return false;
         }
@@ -204,7 +204,7 @@ impl Meter for SlidingLog {
         words.iter_mut().take(count).for_each(|word| *word = end);
     }
 
-    fn most_surplus(&self) -> usize {
+    fn max_surplus(&self) -> usize {
         entries(u64::from(MAX_ENTRIES).saturating_sub(self.capacity))
     }
 

@@ -23,10 +23,10 @@ use super::grid::{Grid, Periods, Place};
 use super::window::{left_after, rate, units};
 use crate::bounds::{BadNumbers, check_window};
 use crate::convert::Carry;
-use crate::decision::Ask;
+use crate::decision::BucketRequest;
 use crate::decision::Decision;
-use crate::meter::{Back, Used};
 use crate::meter::{Meter, same};
+use crate::meter::{Refund, Used};
 use crate::time::Rate;
 use crate::time::{Clock, Nanos};
 use crate::wide::{clamp, times};
@@ -114,15 +114,15 @@ impl SlidingWindow {
     ///
     /// ```
     /// use loudou_limiter::algorithm::{Grid, SlidingWindow};
-    /// use loudou_limiter::{Ask, Limit, Limits, Nanos};
+    /// use loudou_limiter::{BucketRequest, Limit, Limits, Nanos};
     ///
     /// // A day that moves on at every full hour.
     /// let day = SlidingWindow::new(1000, Nanos::from_secs(86_400), 24, Some(1000)).unwrap();
     /// let limits = Limits::new(vec![Limit::new("day", day.aligned(Grid::Clock))]).unwrap();
     /// let mut bucket = limits.start(Nanos::ZERO);
     /// // At 00:50 UTC.
-    /// let ask = Ask::new(1, Nanos::ZERO).at_wall(Nanos::from_secs(3_000));
-    /// let answer = limits.answer(&mut bucket, &ask);
+    /// let request = BucketRequest::new(1, Nanos::ZERO).at_wall(Nanos::from_secs(3_000));
+    /// let answer = limits.answer(&mut bucket, &request);
     /// assert_eq!(answer.reset_after(), Nanos::from_secs(86_400 - 3_000));
     /// ```
     #[must_use]
@@ -185,9 +185,9 @@ impl SlidingWindow {
     }
 
     /// Returns the position that is stored when a request that finds `counts` takes units now.
-    fn taking(&self, place: Place, counts: &Counts, ask: &Ask) -> Place {
+    fn taking(&self, place: Place, counts: &Counts, request: &BucketRequest) -> Place {
         self.periods()
-            .follow(place, total(counts) == 0, ask.clock())
+            .follow(place, total(counts) == 0, request.clock())
     }
 
     /// Returns the time until a slot leaves the window that is `age` slots older than the current
@@ -270,9 +270,9 @@ impl Meter for SlidingWindow {
         words.saturating_add(self.periods().words())
     }
 
-    fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
-        let cost = ask.cost;
-        let place = self.place(words, ask.now);
+    fn decide(&self, words: &mut [u64], request: &BucketRequest) -> Decision {
+        let cost = request.cost;
+        let place = self.place(words, request.now);
         let mut counts = self.read(words, &place);
         let in_slot = first(&counts).saturating_add(cost);
         let in_window = total(&counts).saturating_add(cost);
@@ -283,7 +283,7 @@ impl Meter for SlidingWindow {
             let retry_after = self.retry_after(&counts, cost, &place);
             return self.at(&counts, &place).refused(retry_after);
         }
-        let place = self.taking(place, &counts, ask);
+        let place = self.taking(place, &counts, request);
         if let Some(current) = counts.first_mut() {
             *current = in_slot;
         }
@@ -292,10 +292,10 @@ impl Meter for SlidingWindow {
     }
 
     /// Gives units back to the slot from which they were taken.
-    fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
-        let found = self.place(back.before, back.ask.now);
-        let taken = self.taking(found, &self.read(back.before, &found), &back.ask);
-        let place = self.place(words, back.last);
+    fn give_back(&self, words: &mut [u64], refund: &Refund<'_>) -> bool {
+        let found = self.place(refund.before, refund.request.now);
+        let taken = self.taking(found, &self.read(refund.before, &found), &refund.request);
+        let place = self.place(words, refund.last);
         let Some(age) = self.periods().since(&place, &taken) else {
             return false;
         };
@@ -304,7 +304,7 @@ impl Meter for SlidingWindow {
         let Some(slot) = counts.get_mut(age).filter(|count| **count > 0) else {
             return false;
         };
-        *slot = slot.saturating_sub(back.ask.cost);
+        *slot = slot.saturating_sub(refund.request.cost);
         self.write(words, &counts, &place);
         true
     }

@@ -20,11 +20,11 @@ use serde::Serialize;
 use crate::bounds::{BadNumbers, MAX_AMOUNT, MAX_DRAIN, check_wait};
 use crate::convert::Carry;
 use crate::decimal::Decimal;
-use crate::decision::Ask;
+use crate::decision::BucketRequest;
 use crate::decision::Decision;
 use crate::leak::{Level, WORDS, check};
-use crate::meter::{Back, Used};
 use crate::meter::{Meter, same};
+use crate::meter::{Refund, Used};
 use crate::time::Rate;
 use crate::time::{Clock, Nanos};
 use crate::wide::{mul_div, mul_div_ceil, mul_div_near};
@@ -155,15 +155,15 @@ impl Meter for SmoothBursty {
         self.level().write(words, self.even(), clock.now);
     }
 
-    fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
-        let Ask { cost, now, .. } = *ask;
+    fn decide(&self, words: &mut [u64], request: &BucketRequest) -> Decision {
+        let BucketRequest { cost, now, .. } = *request;
         let level = self.level();
         let old = level.read(words, now);
         if cost == 0 {
             return self.at(old);
         }
         let wait = level.leak_time(old.saturating_sub(self.even()));
-        let longest = ask.longest_wait(self.max_wait);
+        let longest = request.longest_wait(self.max_wait);
         if wait > longest {
             return self.at(old).refused(Some(wait.since(longest)));
         }
@@ -172,8 +172,8 @@ impl Meter for SmoothBursty {
         self.at(new).after(wait)
     }
 
-    fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
-        self.level().give_back(words, back, self.even())
+    fn give_back(&self, words: &mut [u64], refund: &Refund<'_>) -> bool {
+        self.level().give_back(words, refund, self.even())
     }
 
     fn forgets_losslessly(&self) -> bool {

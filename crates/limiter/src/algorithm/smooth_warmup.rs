@@ -31,7 +31,7 @@ use serde::Serialize;
 use crate::bounds::{BadNumbers, MAX_DRAIN, MAX_PERIOD, check_wait};
 use crate::convert::Carry;
 use crate::decimal::Decimal;
-use crate::decision::Ask;
+use crate::decision::BucketRequest;
 use crate::decision::Decision;
 use crate::leak::check;
 use crate::meter::{Meter, same};
@@ -162,11 +162,11 @@ impl SmoothWarmup {
     }
 
     /// Returns the maximum that is stored: warmup/2 + 2·warmup/(1+f).
-    fn most_stored(&self) -> u128 {
+    fn max_stored(&self) -> u128 {
         product(self.warmup(), self.restores())
     }
 
-    fn most_debt(&self) -> u128 {
+    fn max_debt(&self) -> u128 {
         product(MAX_DRAIN.get().into(), self.nano())
     }
 
@@ -211,12 +211,12 @@ impl SmoothWarmup {
             };
         };
         let missing = u128::from(*high) << 64 | u128::from(*low);
-        let missing = missing.min(self.most_stored());
+        let missing = missing.min(self.max_stored());
         let free = Nanos::new(*free_ns);
         let debt = self
             .span(free.since(now))
             .saturating_add((*rest).into())
-            .min(self.most_debt());
+            .min(self.max_debt());
         // The debt also includes a part of a nanosecond after `free`.
         let idle = self.span(now.since(free));
         let back = self.restored_in(idle.saturating_sub(debt));
@@ -228,7 +228,7 @@ impl SmoothWarmup {
 
     fn write(&self, words: &mut [u64], state: WarmupState, now: Nanos) {
         let nano = self.nano().max(1);
-        let debt = state.debt.min(self.most_debt());
+        let debt = state.debt.min(self.max_debt());
         let ahead = Nanos::new(u64::try_from(debt.div_euclid(nano)).unwrap_or(u64::MAX));
         let part = |wide: u128| u64::try_from(wide & u128::from(u64::MAX)).unwrap_or(u64::MAX);
         if let [free_ns, rest, low, high] = words {
@@ -241,7 +241,7 @@ impl SmoothWarmup {
 
     fn take(&self, state: WarmupState, cost: u64) -> WarmupState {
         let cost = product(cost.into(), self.permit());
-        let stored = self.most_stored().saturating_sub(state.missing);
+        let stored = self.max_stored().saturating_sub(state.missing);
         let spent = cost.min(stored);
         let divide = if state.debt == 0 {
             mul_div_ceil
@@ -260,7 +260,7 @@ impl SmoothWarmup {
 
     fn reset_after(&self, state: WarmupState) -> Nanos {
         let restored = self.restore_time(state.missing);
-        self.nanos_ceil(state.debt.min(self.most_debt()).saturating_add(restored))
+        self.nanos_ceil(state.debt.min(self.max_debt()).saturating_add(restored))
     }
 
     /// Returns the answer after a decision that leaves `state`.
@@ -302,14 +302,14 @@ impl Meter for SmoothWarmup {
         self.resume(words, 0, clock);
     }
 
-    fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
-        let Ask { cost, now, .. } = *ask;
+    fn decide(&self, words: &mut [u64], request: &BucketRequest) -> Decision {
+        let BucketRequest { cost, now, .. } = *request;
         let old = self.read(words, now);
         if cost == 0 {
             return self.at(old);
         }
         let wait = self.nanos_ceil(old.debt);
-        let longest = ask.longest_wait(self.max_wait);
+        let longest = request.longest_wait(self.max_wait);
         if wait > longest {
             return self.at(old).refused(Some(wait.since(longest)));
         }
@@ -344,11 +344,11 @@ impl Meter for SmoothWarmup {
         let before = from.read(old, clock.now);
         let missing = match carry {
             Carry::Keep => mul_div(before.missing, self.permit(), from.permit()),
-            _ => mul_div(before.missing, self.most_stored(), from.most_stored()),
+            _ => mul_div(before.missing, self.max_stored(), from.max_stored()),
         };
         let state = WarmupState {
             debt: mul_div_ceil(before.debt, self.permit(), from.permit()),
-            missing: missing.min(self.most_stored()),
+            missing: missing.min(self.max_stored()),
         };
         self.write(words, state, clock.now);
         true
@@ -378,9 +378,9 @@ mod tests {
                 let above = stored.saturating_sub(smooth.threshold());
                 stored * over + above * above * (smooth.factor() - ONE)
             };
-            let missing = missing % (smooth.most_stored() + 1);
+            let missing = missing % (smooth.max_stored() + 1);
             let first = WarmupState { debt: 0, missing };
-            let stored = smooth.most_stored() - missing;
+            let stored = smooth.max_stored() - missing;
             let mut state = first;
             let mut taken = 0;
             for cost in costs {

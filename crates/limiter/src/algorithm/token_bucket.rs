@@ -22,12 +22,12 @@ use serde::Serialize;
 use super::grid::{Grid, Periods, Place};
 use crate::bounds::{BadNumbers, MAX_REMEMBERED, check_wait, part};
 use crate::convert::Carry;
-use crate::decision::Ask;
+use crate::decision::BucketRequest;
 use crate::decision::Decision;
 use crate::leak::{Leak, Level, WORDS, check, drain_time};
 use crate::lease::{Shared, Unfit};
-use crate::meter::{Back, USED_ONE, Used};
 use crate::meter::{Meter, continue_leak, same};
+use crate::meter::{Refund, USED_ONE, Used};
 use crate::time::Rate;
 use crate::time::{Clock, Nanos};
 use crate::wide::clamp;
@@ -123,7 +123,7 @@ impl TokenBucket {
     ///
     /// ```
     /// use loudou_limiter::algorithm::{Grid, Refill, TokenBucket};
-    /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate};
+    /// use loudou_limiter::{BucketRequest, Limit, Limits, Nanos, Rate};
     ///
     /// let daily = Rate::parse("1000/d").unwrap();
     /// let tokens = TokenBucket::new(1000, daily, Refill::Interval, 1000).unwrap();
@@ -131,8 +131,8 @@ impl TokenBucket {
     /// let limits = Limits::new(vec![limit]).unwrap();
     /// let mut bucket = limits.start(Nanos::ZERO);
     /// // All of it at 23:00 UTC: it is back at midnight.
-    /// let ask = Ask::new(1000, Nanos::ZERO).at_wall(Nanos::from_secs(23 * 3_600));
-    /// let answer = limits.answer(&mut bucket, &ask);
+    /// let request = BucketRequest::new(1000, Nanos::ZERO).at_wall(Nanos::from_secs(23 * 3_600));
+    /// let answer = limits.answer(&mut bucket, &request);
     /// assert_eq!(answer.reset_after(), Nanos::from_secs(3_600));
     /// ```
     pub fn aligned(self, align: Grid) -> Result<Self, BadNumbers> {
@@ -223,7 +223,7 @@ impl TokenBucket {
 
     /// Returns the maximum number of used tokens: the capacity, and the tokens that refill within
     /// the longest time for which a debt is stored.
-    fn most_used(&self) -> u64 {
+    fn max_used(&self) -> u64 {
         let lumps = MAX_REMEMBERED.get().checked_div(self.rate.period().get());
         let debt = lumps
             .unwrap_or(0)
@@ -236,7 +236,7 @@ impl TokenBucket {
     fn used_tokens(&self, words: &[u64], place: &Place) -> u64 {
         let used = words.get(1).copied().unwrap_or(0);
         let refilled = clamp(place.gone).saturating_mul(self.rate.amount().into());
-        used.saturating_sub(refilled).min(self.most_used())
+        used.saturating_sub(refilled).min(self.max_used())
     }
 
     /// Returns the number of the period of the whole bucket that contains this position.
@@ -260,16 +260,16 @@ impl TokenBucket {
 
     /// Returns the position that is stored when a request that finds `used` tokens used takes units
     /// now. The periods stay as they are if the request is held, because it was promised a time.
-    fn taking(&self, place: Place, used: u64, ask: &Ask) -> Place {
-        if used.saturating_add(ask.cost) > self.capacity {
+    fn taking(&self, place: Place, used: u64, request: &BucketRequest) -> Place {
+        if used.saturating_add(request.cost) > self.capacity {
             return place;
         }
-        self.periods().follow(place, used == 0, ask.clock())
+        self.periods().follow(place, used == 0, request.clock())
     }
 
-    fn decide_interval(&self, words: &mut [u64], ask: &Ask) -> Decision {
-        let cost = ask.cost;
-        let place = self.place(words, ask.now);
+    fn decide_interval(&self, words: &mut [u64], request: &BucketRequest) -> Decision {
+        let cost = request.cost;
+        let place = self.place(words, request.now);
         let used = self.used_tokens(words, &place);
         if cost == 0 {
             return self.at(used, &place);
@@ -279,32 +279,35 @@ impl TokenBucket {
         }
         let new = used.saturating_add(cost);
         let wait = self.until_tokens(new.saturating_sub(self.capacity), &place);
-        let longest = ask.longest_wait(self.max_wait);
+        let longest = request.longest_wait(self.max_wait);
         if wait > longest {
             let retry_after = wait.since(longest);
             return self.at(used, &place).refused(Some(retry_after));
         }
-        let place = self.taking(place, used, ask);
+        let place = self.taking(place, used, request);
         self.write_used(words, new, &place);
         self.at(new, &place).after(wait)
     }
 
     /// Like [`Level::give_back`](crate::leak::Level::give_back), but in lumps.
-    fn give_back_interval(&self, words: &mut [u64], back: &Back<'_>) -> bool {
-        let place = self.place(words, back.last);
+    fn give_back_interval(&self, words: &mut [u64], refund: &Refund<'_>) -> bool {
+        let place = self.place(words, refund.last);
         let used = self.used_tokens(words, &place);
-        if used > self.capacity && !back.nobody_waits {
+        if used > self.capacity && !refund.nobody_waits {
             return false;
         }
-        let found = self.place(back.before, back.ask.now);
-        let used_before = self.used_tokens(back.before, &found);
-        let taken = self.taking(found, used_before, &back.ask);
+        let found = self.place(refund.before, refund.request.now);
+        let used_before = self.used_tokens(refund.before, &found);
+        let taken = self.taking(found, used_before, &refund.request);
         let Some(lumps) = self.periods().since(&place, &taken) else {
             return false;
         };
         let refilled = clamp(lumps).saturating_mul(self.rate.amount().into());
-        let ahead = used_before.saturating_sub(back.given);
-        let left = back.ask.cost.saturating_sub(refilled.saturating_sub(ahead));
+        let ahead = used_before.saturating_sub(refund.given);
+        let left = refund
+            .request
+            .cost
+            .saturating_sub(refilled.saturating_sub(ahead));
         self.write_used(words, used.saturating_sub(left), &place);
         left.min(used) > 0
     }
@@ -351,20 +354,20 @@ impl Meter for TokenBucket {
         self.resume(words, missing.saturating_mul(USED_ONE), clock);
     }
 
-    fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
+    fn decide(&self, words: &mut [u64], request: &BucketRequest) -> Decision {
         match self.refill {
-            Refill::Greedy => self.leak().decide(words, ask, self.max_wait),
-            Refill::Interval => self.decide_interval(words, ask),
+            Refill::Greedy => self.leak().decide(words, request, self.max_wait),
+            Refill::Interval => self.decide_interval(words, request),
         }
     }
 
-    fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
+    fn give_back(&self, words: &mut [u64], refund: &Refund<'_>) -> bool {
         match self.refill {
             Refill::Greedy => {
                 let leak = self.leak();
-                leak.level().give_back(words, back, leak.full())
+                leak.level().give_back(words, refund, leak.full())
             }
-            Refill::Interval => self.give_back_interval(words, back),
+            Refill::Interval => self.give_back_interval(words, refund),
         }
     }
 
@@ -375,7 +378,7 @@ impl Meter for TokenBucket {
                 let place = self.place(words, clock.now);
                 let used = self.used_tokens(words, &place);
                 let place = self.periods().follow(place, used == 0, clock);
-                let used = used.saturating_add(units).min(self.most_used());
+                let used = used.saturating_add(units).min(self.max_used());
                 self.write_used(words, used, &place);
             }
         }
@@ -399,7 +402,7 @@ impl Meter for TokenBucket {
         match self.refill {
             Refill::Greedy => self.leak().level().resume(words, used, clock.now),
             Refill::Interval => {
-                let tokens = clamp(used.div_ceil(USED_ONE)).min(self.most_used());
+                let tokens = clamp(used.div_ceil(USED_ONE)).min(self.max_used());
                 self.write_used(words, tokens, &self.periods().fresh(clock));
             }
         }
@@ -411,7 +414,7 @@ impl Meter for TokenBucket {
 
     fn recount(&self, words: &mut [u64], count: u64, now: Nanos) {
         let place = self.place(words, now);
-        self.write_used(words, count.min(self.most_used()), &place);
+        self.write_used(words, count.min(self.max_used()), &place);
     }
 
     fn as_leak(&self) -> Option<Leak> {
@@ -437,7 +440,7 @@ impl Meter for TokenBucket {
         };
         let place = before.place(old, clock.now);
         let used = before.used_tokens(old, &place);
-        self.write_used(words, used.min(self.most_used()), &place);
+        self.write_used(words, used.min(self.max_used()), &place);
         true
     }
 }

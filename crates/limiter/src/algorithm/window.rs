@@ -30,7 +30,7 @@ mod tests {
     use crate::algorithm::{
         Algorithm, Align, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow,
     };
-    use crate::decision::Ask;
+    use crate::decision::BucketRequest;
     use crate::time::Clock;
 
     /// Returns each window algorithm with a capacity of two per two seconds.
@@ -57,7 +57,8 @@ mod tests {
             let mut words = vec![7; meter.words()];
             meter.start(&mut words, Clock::at(Nanos::ZERO));
             assert_eq!(words, vec![0; meter.words()]);
-            let decide = |words: &mut [u64], cost, now| meter.decide(words, &Ask::new(cost, now));
+            let decide =
+                |words: &mut [u64], cost, now| meter.decide(words, &BucketRequest::new(cost, now));
             assert!(!decide(&mut words, 2, Nanos::ZERO).is_refused());
             let before = words.clone();
             let later = Nanos::from_millis(1_500);
@@ -67,10 +68,10 @@ mod tests {
             // This is also true when no request counts any more.
             assert!(!decide(&mut words, 0, Nanos::from_secs(5)).is_refused());
             assert_eq!(words, before);
-            let noted = meter.note_refusal(&mut words, &Ask::new(1, later));
+            let noted = meter.note_refusal(&mut words, &BucketRequest::new(1, later));
             assert_eq!(words != before, noted, "{algorithm:?}");
             let noted = words.clone();
-            assert!(!meter.note_refusal(&mut words, &Ask::new(0, later)));
+            assert!(!meter.note_refusal(&mut words, &BucketRequest::new(0, later)));
             assert_eq!(words, noted);
         }
     }
@@ -87,11 +88,15 @@ mod tests {
                 let written = meter.used(&words, now);
                 assert_eq!(written, expected * USED_ONE, "{algorithm:?}");
             }
-            let surplus = meter.most_surplus().min(3);
+            let surplus = meter.max_surplus().min(3);
             words.resize(meter.words() + surplus, 0);
             meter.resume(&mut words, 5 * USED_ONE, Clock::at(now));
             assert_eq!(meter.used(&words, now), 5 * USED_ONE, "{algorithm:?}");
-            assert!(meter.decide(&mut words, &Ask::new(1, now)).is_refused());
+            assert!(
+                meter
+                    .decide(&mut words, &BucketRequest::new(1, now))
+                    .is_refused()
+            );
         }
     }
 }

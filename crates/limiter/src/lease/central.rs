@@ -12,7 +12,7 @@
 use smallvec::SmallVec;
 
 use super::grant::{Demand, Grant};
-use super::left::Left;
+use super::remaining::RemainingUnits;
 use super::shared::Shared;
 use super::terms::Terms;
 use crate::leak::Leak;
@@ -39,32 +39,32 @@ impl Central {
     /// let terms = Terms::new(&[limit], &settings).unwrap();
     ///
     /// let mut central = Central::default();
-    /// let ask = Demand { want: 7, need: 1, debt: 0 };
-    /// let grant = central.grant(&terms, ask, Nanos::ZERO);
+    /// let request = Demand { want: 7, need: 1, debt: 0 };
+    /// let grant = central.grant(&terms, request, Nanos::ZERO);
     /// assert_eq!((grant.granted, grant.left.at(0), grant.wait), (5, 0, second));
     /// ```
-    pub fn grant(&mut self, terms: &Terms, ask: Demand, now: Nanos) -> Grant {
+    pub fn grant(&mut self, terms: &Terms, request: Demand, now: Nanos) -> Grant {
         let mut levels = self.under(terms, now);
         for level in &mut levels {
-            level.charge(ask.debt, now);
+            level.charge(request.debt, now);
         }
         let free = levels.iter().map(|level| level.free(now)).min();
-        let mut granted = free.unwrap_or(0).min(ask.want);
-        if granted < ask.need {
+        let mut granted = free.unwrap_or(0).min(request.want);
+        if granted < request.need {
             granted = 0;
         }
         for level in &mut levels {
             level.charge(granted, now);
         }
-        let is_short = granted < ask.want || levels.iter().any(|level| level.is_over(now));
-        let next = ask.need.max(1);
+        let is_short = granted < request.want || levels.iter().any(|level| level.is_over(now));
+        let next = request.need.max(1);
         let waits = levels.iter().map(|level| level.until(next, now)).max();
         let ends = levels.iter().filter_map(|level| level.ends_in(now)).min();
-        let left = Left::of(levels.iter().map(|level| level.free(now)));
+        let left = RemainingUnits::of(levels.iter().map(|level| level.free(now)));
         self.levels = levels;
         Grant {
             granted,
-            charged: ask.debt,
+            charged: request.debt,
             wait: waits.filter(|_| is_short).unwrap_or(Nanos::ZERO),
             left: left.unwrap_or_default(),
             ends_in: ends.unwrap_or(Nanos::ZERO),

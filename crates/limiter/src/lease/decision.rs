@@ -1,7 +1,7 @@
 //! Numbers of a lease's verdict, in the form in which the numbers of a bucket are reported.
 
 use super::{Lease, LeaseVerdict, Shared, Terms};
-use crate::decision::Ask;
+use crate::decision::BucketRequest;
 use crate::decision::Decision;
 use crate::limit::{BucketDecision, Decisions};
 use crate::time::Nanos;
@@ -19,29 +19,34 @@ enum Blame {
 }
 
 impl Lease {
-    /// Returns the decision to report for a verdict on `ask`. For each limit, it adds the tokens
+    /// Returns the decision to report for a verdict on `request`. For each limit, it adds the tokens
     /// here and the balance that the engine last reported. The time until a limit is full is an
     /// upper bound. A verdict that the lease does not decide has the numbers of an admitted
     /// request.
-    pub fn decision(&self, terms: &Terms, verdict: LeaseVerdict, ask: &Ask) -> BucketDecision {
+    pub fn decision(
+        &self,
+        terms: &Terms,
+        verdict: LeaseVerdict,
+        request: &BucketRequest,
+    ) -> BucketDecision {
         let limits = terms.limits();
         let decide = |(place, limit): (usize, &Shared)| {
-            let known = self.tokens(ask.now).saturating_add(self.left.at(place));
+            let known = self.tokens(request.now).saturating_add(self.left.at(place));
             let remaining = known.min(limit.capacity());
             let used = limit.capacity().saturating_sub(remaining);
-            let full_in = limit.full_in(used, ask.wall);
+            let full_in = limit.full_in(used, request.wall);
             Decision::admit(limit.capacity(), remaining, full_in)
         };
         let mut decisions: Decisions = limits.iter().enumerate().map(decide).collect();
         if let LeaseVerdict::Refuse { retry_after } = verdict {
             let refusal = Refusal {
                 retry_after,
-                cost: ask.cost.max(1),
+                cost: request.cost.max(1),
                 lease: terms.settings().lease,
             };
             refusal.mark(limits, &mut decisions);
         }
-        BucketDecision::new(ask.now, decisions)
+        BucketDecision::new(request.now, decisions)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Demand of an Envoy for one key, and the engine's grant.
 
-use super::left::Left;
+use super::remaining::RemainingUnits;
 use crate::time::Nanos;
 
 /// Numbers of a lease request.
@@ -26,7 +26,7 @@ pub struct Grant {
     /// the debt put no limit above its capacity.
     pub wait: Nanos,
     /// Remaining units.
-    pub left: Left,
+    pub left: RemainingUnits,
     /// Time until the first window of the limits ends, when the tokens expire. Zero if no limit has
     /// windows.
     pub ends_in: Nanos,

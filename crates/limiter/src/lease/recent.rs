@@ -20,7 +20,7 @@ pub(super) struct Count {
 
 /// Demand that can be expected.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sure {
+pub(super) struct ExpectedDemand {
     pub(super) units: u64,
     /// Units of one request.
     pub(super) cost: u64,
@@ -68,13 +68,13 @@ impl Recent {
     }
 
     /// Returns the units that a lease can be expected to use.
-    pub(super) fn surely(self, lease: Nanos, now: Nanos) -> Sure {
+    pub(super) fn expected_demand(self, lease: Nanos, now: Nanos) -> ExpectedDemand {
         let [_, last, before] = self.at(lease, now).counts;
         let requests = u64::from(last.requests.min(before.requests));
         let units = u64::from(last.units.min(before.units));
         let sure = requests.saturating_sub(requests.isqrt().saturating_mul(2));
         let cost = units.div_ceil(requests.max(1));
-        Sure {
+        ExpectedDemand {
             units: sure.saturating_mul(cost),
             cost,
         }

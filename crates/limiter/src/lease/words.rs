@@ -2,7 +2,7 @@
 
 use super::portions::{Portion, Portions};
 use super::recent::{Count, Recent};
-use super::{Lease, Left};
+use super::{Lease, RemainingUnits};
 use crate::limit::MAX_LIMITS;
 use crate::time::Nanos;
 
@@ -40,7 +40,7 @@ impl Lease {
             join(self.debt, self.left.split().0),
             self.denied_until.get(),
             self.refill_sent.get(),
-            self.heard.get(),
+            self.answered_at.get(),
             start.get(),
             join(running.units, last.units),
             join(before.units, small),
@@ -72,11 +72,11 @@ impl Lease {
                 late: portion((late, at(2))),
             },
             debt,
-            left: Left::joined(left, later_left),
+            left: RemainingUnits::joined(left, later_left),
             denied_until: at(4),
             denied_cost,
             refill_sent: at(5),
-            heard: at(6),
+            answered_at: at(6),
             recent: Recent {
                 start: at(7),
                 counts: [(running, r), (last, l), (before, b)].map(count),

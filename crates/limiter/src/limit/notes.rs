@@ -85,7 +85,10 @@ impl Permits {
     /// Returns the time from which none of the permits count.
     fn until(&self, now: Nanos) -> Option<Nanos> {
         let limit = self.limit().filter(|_| self.used(now) > 0)?;
-        let look = limit.decide(&mut self.words.clone(), &crate::decision::Ask::new(0, now));
+        let look = limit.decide(
+            &mut self.words.clone(),
+            &crate::decision::BucketRequest::new(0, now),
+        );
         Some(now.saturating_add(look.reset_after))
     }
 }

@@ -56,14 +56,14 @@ pub struct Sources {
 
 /// The numbers that a request brought for one limit. A number is 0 if the request brought none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Brought {
+pub struct RequestNumbers {
     /// Number for the capacity.
     pub capacity: u32,
     /// Number for the amount of the rate.
     pub amount: u32,
 }
 
-impl Brought {
+impl RequestNumbers {
     /// Returns the numbers in the form in which a bucket stores them.
     pub fn to_word(self) -> u64 {
         u64::from(self.capacity) << 32 | u64::from(self.amount)
@@ -79,7 +79,7 @@ impl Brought {
     }
 }
 
-/// Numbers of a request, as [`Brought::to_word`], for each limit that has a source.
+/// Numbers of a request, as [`RequestNumbers::to_word`], for each limit that has a source.
 pub type Numbers = Vec<u64>;
 
 impl Limit {
@@ -98,7 +98,7 @@ impl Limit {
     /// Returns this limit with the default numbers and without their sources.
     #[must_use]
     pub fn fixed(&self) -> Self {
-        self.with(Brought::default())
+        self.with(RequestNumbers::default())
     }
 
     /// Checks that the smallest and the largest numbers that requests may bring are valid.
@@ -115,7 +115,7 @@ impl Limit {
     }
 
     /// Returns this limit with the numbers of a request. If they are no valid limit, it has the default numbers.
-    fn with(&self, brought: Brought) -> Self {
+    fn with(&self, brought: RequestNumbers) -> Self {
         let algorithm = self.algorithm_with(brought);
         Self {
             name: self.name.clone(),
@@ -125,11 +125,11 @@ impl Limit {
     }
 
     /// Returns true if the numbers of a request are a valid limit.
-    pub fn accepts(&self, brought: Brought) -> bool {
+    pub fn accepts(&self, brought: RequestNumbers) -> bool {
         self.algorithm_with(brought).is_ok()
     }
 
-    fn algorithm_with(&self, brought: Brought) -> Result<Algorithm, BadNumbers> {
+    fn algorithm_with(&self, brought: RequestNumbers) -> Result<Algorithm, BadNumbers> {
         let Some(sources) = self.sources() else {
             return Ok(self.algorithm.clone());
         };
@@ -169,7 +169,7 @@ impl Limits {
     /// Returns the limits of a request that brought these numbers.
     ///
     /// ```
-    /// use loudou_limiter::{Brought, Limit, Limits, Nanos, Rate, Source, Sources, algorithm::Funnel};
+    /// use loudou_limiter::{RequestNumbers, Limit, Limits, Nanos, Rate, Source, Sources, algorithm::Funnel};
     ///
     /// let funnel = Funnel::new(10, Rate::parse("1/s").unwrap()).unwrap();
     /// let metadata = vec!["jwt".to_string(), "quota".to_string()];
@@ -178,7 +178,7 @@ impl Limits {
     /// let template = Limits::new(vec![Limit::new("burst", funnel).sourced(sources)]).unwrap();
     ///
     /// let capacity_of = |number| {
-    ///     let brought = Brought { capacity: number, amount: 0 };
+    ///     let brought = RequestNumbers { capacity: number, amount: 0 };
     ///     let limits = template.with(&[brought.to_word()]);
     ///     limits.iter().next().unwrap().algorithm().capacity()
     /// };
@@ -190,7 +190,7 @@ impl Limits {
         }
         let mut words = numbers.iter().copied();
         let limits = self.list.iter().map(|limit| match limit.sources {
-            Some(_) => limit.with(Brought::of_word(words.next().unwrap_or(0))),
+            Some(_) => limit.with(RequestNumbers::of_word(words.next().unwrap_or(0))),
             None => limit.clone(),
         });
         let list: Vec<Limit> = limits.collect();
@@ -208,7 +208,7 @@ impl Limits {
 
     /// Returns the largest limits that this template can make.
     pub fn largest(&self) -> Cow<'_, Self> {
-        let most = Brought {
+        let most = RequestNumbers {
             capacity: u32::MAX,
             amount: u32::MAX,
         };

@@ -1,7 +1,7 @@
 //! Replans a waiting request after an edit.
 
 use super::{Bucket, Limit, Limits};
-use crate::decision::Ask;
+use crate::decision::BucketRequest;
 use crate::taken::Taken;
 use crate::time::Nanos;
 
@@ -32,7 +32,7 @@ impl Limits {
         {
             return Plan::Again;
         }
-        let ask = taken.ask();
+        let request = taken.request();
         let (mut latest, mut is_too_long, mut is_refused) = (Nanos::ZERO, false, false);
         let mut rest = taken.after_words().get(self.numbers.len()..).unwrap_or(&[]);
         self.each(&mut taken.before().clone(), &mut |index, meter, words| {
@@ -42,12 +42,12 @@ impl Limits {
             if !self.held_by(old, index) || words == after {
                 return;
             }
-            let decision = meter.decide(words, ask);
+            let decision = meter.decide(words, request);
             is_refused |= decision.is_refused();
             latest = latest.max(decision.wait);
-            is_too_long |= decision.wait > ask.max_wait.unwrap_or_else(|| meter.longest_wait());
+            is_too_long |= decision.wait > request.max_wait.unwrap_or_else(|| meter.longest_wait());
         });
-        let at = ask.now.saturating_add(latest);
+        let at = request.now.saturating_add(latest);
         if is_refused || is_too_long && at > due {
             return Plan::Again;
         }
@@ -88,10 +88,10 @@ impl Limits {
 
     /// Returns the time until which requests wait in a bucket that an edit has just converted,
     /// which is the time at which the next request would pass.
-    pub(crate) fn line_of(&self, bucket: &Bucket) -> Nanos {
-        let ask = Ask::new(1, bucket.last).in_place();
+    pub(crate) fn queue_end_of(&self, bucket: &Bucket) -> Nanos {
+        let request = BucketRequest::new(1, bucket.last).queued();
         let wait = self
-            .decide_each(&mut bucket.clone(), &ask)
+            .decide_each(&mut bucket.clone(), &request)
             .decisions
             .iter()
             .map(|decision| decision.wait)

@@ -16,11 +16,11 @@
 //! The count follows the words of the limits. It exists only while a request may wait:
 //!
 //! ```text
-//! early u32, late u32 | start ns | middle ns | line ns | tail ns of each queue… | root
+//! early u32, late u32 | start ns | middle ns | queue_end ns | tail ns of each queue… | root
 //! ```
 //!
 //! Early promises have marks above `start` and up to `middle`, and late promises have marks above
-//! `middle`. Promises with marks up to `start` are no longer counted. `line` is [`Bucket::line`]
+//! `middle`. Promises with marks up to `start` are no longer counted. `queue_end` is [`Bucket::queue_end`]
 //! when the count began. A tail is the time at which the level of a limit reaches zero, as left by
 //! the last request that passed or that took units before the count began. A build that does not
 //! know the count drops it, and then nothing is given back.
@@ -47,7 +47,7 @@ struct Promises {
     late: u32,
     start: Nanos,
     middle: Nanos,
-    line: Nanos,
+    queue_end: Nanos,
     tails: Words,
     root: u64,
 }
@@ -62,7 +62,7 @@ impl Promises {
             late: half(word(0)),
             start: Nanos::new(word(1)),
             middle: Nanos::new(word(2)),
-            line: Nanos::new(word(3)),
+            queue_end: Nanos::new(word(3)),
             tails: (0..queues)
                 .map(|at| word(HEAD.saturating_add(at)))
                 .collect(),
@@ -72,7 +72,7 @@ impl Promises {
 
     fn write(&self, words: &mut Words) {
         words.push(u64::from(self.early) << 32 | u64::from(self.late));
-        words.extend([self.start, self.middle, self.line].map(Nanos::get));
+        words.extend([self.start, self.middle, self.queue_end].map(Nanos::get));
         words.extend_from_slice(&self.tails);
         if self.root > 0 {
             words.push(self.root);
@@ -128,7 +128,7 @@ impl Limits {
     pub(super) fn surplus_end(&self, words: &[u64]) -> usize {
         let mut end = self.words();
         for limit in &self.list {
-            if limit.algorithm.meter().most_surplus() > 0 {
+            if limit.algorithm.meter().max_surplus() > 0 {
                 let surplus = words
                     .get(end)
                     .map_or(0, |count| usize::try_from(*count).unwrap_or(0));
@@ -195,7 +195,7 @@ impl Limits {
             let tail = tails.next().copied().unwrap_or(u64::MAX);
             leak::cut(words, Nanos::new(tail));
         });
-        bucket.line = bucket.line.min(promises.line);
+        bucket.queue_end = bucket.queue_end.min(promises.queue_end);
     }
 
     /// Returns when the level of each queue reaches zero.
@@ -217,7 +217,7 @@ impl Limits {
     pub(crate) fn mark(&self, bucket: &Bucket) -> Nanos {
         let tails = self.tails(bucket);
         let last = tails.iter().copied().max().unwrap_or(0);
-        bucket.line.max(Nanos::new(last))
+        bucket.queue_end.max(Nanos::new(last))
     }
 
     /// Removes the promises that have expired at `now`. Returns true if that changed `bucket`.
@@ -258,7 +258,7 @@ impl Limits {
                 late: 0,
                 start,
                 middle: start,
-                line: before.line,
+                queue_end: before.queue_end,
                 tails: self.tails(before),
                 root: 0,
             }
@@ -325,10 +325,10 @@ impl Limits {
             return;
         }
         // Returns the queues as they were at a time of the count.
-        let at = |tails: &mut dyn Iterator<Item = u64>, line: Nanos| {
+        let at = |tails: &mut dyn Iterator<Item = u64>, queue_end: Nanos| {
             let mut was = before.clone();
             old.forget_promises(&mut was);
-            was.line = line;
+            was.queue_end = queue_end;
             old.each_queue(&mut was, &mut |words| {
                 leak::cut(words, Nanos::new(tails.next().unwrap_or(u64::MAX)));
             });
@@ -336,13 +336,13 @@ impl Limits {
         };
         let start = promises.start.get();
         let start = at(&mut core::iter::repeat(start), promises.start);
-        let passed = at(&mut promises.tails.iter().copied(), promises.line);
+        let passed = at(&mut promises.tails.iter().copied(), promises.queue_end);
         let continued = Promises {
             early: promises.early.saturating_add(promises.late),
             late: 0,
             start: self.mark(&start),
             middle: self.mark(converted),
-            line: passed.line,
+            queue_end: passed.queue_end,
             tails: self.tails(&passed),
             root: promises.root,
         };
@@ -384,26 +384,26 @@ impl Limits {
     /// let mut bucket = limits.start(Nanos::ZERO);
     /// let now = Nanos::from_millis(500);
     /// limits.decide(&mut bucket, 1, Nanos::ZERO);
-    /// assert_eq!(limits.anew_behind(&bucket, Clock::at(now)), None, "nobody waits");
+    /// assert_eq!(limits.reset_behind_queue(&bucket, Clock::at(now)), None, "nobody waits");
     /// limits.decide(&mut bucket, 1, Nanos::ZERO);
-    /// let mut bucket = limits.anew_behind(&bucket, Clock::at(now)).unwrap();
+    /// let mut bucket = limits.reset_behind_queue(&bucket, Clock::at(now)).unwrap();
     /// assert_eq!(limits.decide(&mut bucket, 1, now).wait(), Nanos::from_millis(1_500));
     /// ```
-    pub fn anew_behind(&self, bucket: &Bucket, clock: Clock) -> Option<Bucket> {
+    pub fn reset_behind_queue(&self, bucket: &Bucket, clock: Clock) -> Option<Bucket> {
         let clock = clock.moved_to(clock.now.max(bucket.last));
-        if bucket.line <= clock.now || self.queues() == 0 {
+        if bucket.queue_end <= clock.now || self.queues() == 0 {
             return None;
         }
-        let mut anew = Bucket {
-            line: bucket.line,
+        let mut new_bucket = Bucket {
+            queue_end: bucket.queue_end,
             given: bucket.given,
             ..self.start_at(clock)
         };
-        self.set_queue_words(&mut anew, &self.queue_words(bucket));
+        self.set_queue_words(&mut new_bucket, &self.queue_words(bucket));
         if let Some(promises) = self.promises(bucket) {
-            self.set_promises(&mut anew, &promises);
+            self.set_promises(&mut new_bucket, &promises);
         }
-        Some(anew)
+        Some(new_bucket)
     }
 
     fn set_queue_words(&self, bucket: &mut Bucket, words: &[u64]) {
@@ -430,15 +430,15 @@ impl Limits {
     /// back.
     pub(crate) fn leave_last(&self, bucket: &mut Bucket, taken: &Taken, after: &Bucket) -> bool {
         let before = taken.before();
-        let has_line = after.line > bucket.last && after.line == bucket.line;
+        let has_queue_end = after.queue_end > bucket.last && after.queue_end == bucket.queue_end;
         // After an edit, the queue is only as long as the levels show.
-        let waits = has_line || taken.ask().has_place;
+        let waits = has_queue_end || taken.request().is_queued;
         let is_alone = waits && bucket.given == before.given && self.queues() > 0;
         if !is_alone || self.queue_words(bucket) != self.queue_words(after) {
             return false;
         }
         self.set_queue_words(bucket, &self.queue_words(before));
-        bucket.line = before.line;
+        bucket.queue_end = before.queue_end;
         true
     }
 }

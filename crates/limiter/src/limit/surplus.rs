@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::{Bucket, Each, Limits, MAX_BUCKET_WORDS};
 
 /// [`MAX_BUCKET_WORDS`] as a word.
-const MOST: u64 = 1024;
+const MAX_SURPLUS: u64 = 1024;
 
 impl Limits {
     /// Like [`Limits::each`], but each limit may write the maximum number of words that it can ever
@@ -31,14 +31,14 @@ impl Limits {
                 return;
             };
             rest = tail;
-            let most = meter.most_surplus();
+            let most = meter.max_surplus();
             if most == 0 {
                 f(index, meter, words);
                 continue;
             }
             let count = surplus.pop().unwrap_or(0);
             let mut long = words.to_vec();
-            for _ in 0..count.min(MOST) {
+            for _ in 0..count.min(MAX_SURPLUS) {
                 long.extend(surplus.pop());
             }
             room = room.saturating_sub(1);

@@ -2,9 +2,9 @@
 //! cause.
 
 use loudou_limiter::lease::{
-    Demand, Grant, Held, Lease, LeaseSettings, LeaseVerdict, Left, Phase, Terms,
+    Demand, Grant, Held, Lease, LeaseSettings, LeaseVerdict, Phase, RemainingUnits, Terms,
 };
-use loudou_limiter::{Ask, Bucket, Clock, Limits, Nanos};
+use loudou_limiter::{Bucket, BucketRequest, Clock, Limits, Nanos};
 
 use crate::setup::{funnel, limits, one, window};
 
@@ -25,7 +25,7 @@ fn terms(limits: &Limits, credit: u64) -> Terms {
 
 /// Returns how many of many requests one of four Envoys admits alone at `now`.
 fn admitted(lease: &mut Lease, limits: &Limits, bucket: &mut Bucket, now: Nanos) -> u64 {
-    let ask = Ask::new(1, now);
+    let ask = BucketRequest::new(1, now);
     let requests = (0..100).filter(|_| !lease.decide_alone(limits, 4, bucket, &ask).is_refused());
     requests.count().try_into().expect("few")
 }
@@ -33,10 +33,10 @@ fn admitted(lease: &mut Lease, limits: &Limits, bucket: &mut Bucket, now: Nanos)
 fn heard(lease: &mut Lease, limits: &Limits, left: impl IntoIterator<Item = u64>, now: Nanos) {
     let terms = terms(limits, 0);
     let held = Held { units: 1, least: 1 };
-    let ask = lease.ask(&terms, held, now).expect("an ask");
+    let ask = lease.request(&terms, held, now).expect("an ask");
     let grant = Grant {
         charged: ask.demand.debt,
-        left: Left::of(left).expect("few"),
+        left: RemainingUnits::of(left).expect("few"),
         ..Grant::default()
     };
     assert!(lease.apply(&terms, &ask, &grant, now, 0));
@@ -50,7 +50,7 @@ fn what_is_admitted_alone_is_charged_once() {
     assert_eq!(admitted(&mut lease, &limits, &mut bucket, at(1_000)), 5);
     assert_eq!(lease.debt(), 5);
     assert!(lease.is_due(&terms, at(1_000)));
-    let ask = lease.ask(&terms, NOTHING, at(1_000)).expect("debt");
+    let ask = lease.request(&terms, NOTHING, at(1_000)).expect("debt");
     assert_eq!(
         ask.demand,
         Demand {
@@ -60,7 +60,7 @@ fn what_is_admitted_alone_is_charged_once() {
     );
     // The debt of a lost lease request is sent again, and the debt of an answered one is not.
     lease.lost(&ask);
-    let ask = lease.ask(&terms, NOTHING, at(1_040)).expect("debt");
+    let ask = lease.request(&terms, NOTHING, at(1_040)).expect("debt");
     let grant = Grant {
         charged: 5,
         ..Grant::default()
@@ -156,7 +156,7 @@ fn a_denial_outlives_an_error_of_its_key() {
     let limits = one(funnel(20, "4/s"));
     let terms = terms(&limits, 0);
     let (mut lease, mut bucket) = (Lease::default(), limits.start(at(1_000)));
-    let ask = lease.ask(&terms, Held { units: 1, least: 1 }, at(1_000));
+    let ask = lease.request(&terms, Held { units: 1, least: 1 }, at(1_000));
     let grant = Grant {
         wait: at(250),
         ..Grant::default()

@@ -33,7 +33,7 @@ fn steady(terms: &Terms, requests: u64, cost: u64) -> Lease {
 }
 
 fn beforehand(lease: &mut Lease, terms: &Terms) -> u64 {
-    let ask = lease.ask(terms, Held::default(), at(1_000));
+    let ask = lease.request(terms, Held::default(), at(1_000));
     ask.map_or(0, |ask| ask.demand.want)
 }
 
@@ -41,11 +41,13 @@ fn beforehand(lease: &mut Lease, terms: &Terms) -> u64 {
 fn there_is_nothing_to_ask_for() {
     let mut lease = Lease::default();
     assert!(!lease.is_due(&terms(0), at(0)));
-    assert_eq!(lease.ask(&terms(0), Held::default(), at(0)), None);
+    assert_eq!(lease.request(&terms(0), Held::default(), at(0)), None);
     // There is no refill for a denied key.
     let mut lease = steady(&fast(), 100, 1);
     assert!(lease.is_due(&fast(), at(1_000)));
-    let ask = lease.ask(&fast(), held(1, 1), at(1_000)).expect("an ask");
+    let ask = lease
+        .request(&fast(), held(1, 1), at(1_000))
+        .expect("an ask");
     lease.apply(&fast(), &ask, &wait(60), at(1_001), 0);
     assert!(!lease.is_due(&fast(), at(1_060)));
     assert!(lease.is_due(&fast(), at(1_061)));
@@ -110,17 +112,21 @@ fn one_refill_is_under_way() {
     let terms = terms(2);
     let mut lease = Lease::default();
     lease.take(&terms, 2, at(1_000), Phase::First, false);
-    let first = lease.ask(&terms, held(3, 1), at(1_000)).expect("an ask");
+    let first = lease
+        .request(&terms, held(3, 1), at(1_000))
+        .expect("an ask");
     assert!(first.is_refill);
     assert!(!lease.is_due(&terms, at(1_001)));
-    let second = lease.ask(&terms, held(4, 2), at(1_001)).expect("an ask");
+    let second = lease
+        .request(&terms, held(4, 2), at(1_001))
+        .expect("an ask");
     let demand = Demand {
         want: 4,
         need: 2,
         debt: 0,
     };
     assert_eq!((second.demand, second.is_refill), (demand, false));
-    assert_eq!(lease.ask(&terms, Held::default(), at(1_001)), None);
+    assert_eq!(lease.request(&terms, Held::default(), at(1_001)), None);
     // The end of another lease request changes nothing. The end of the refill allows the next one.
     lease.lost(&second);
     assert!(!lease.is_due(&terms, at(1_002)));
@@ -128,9 +134,13 @@ fn one_refill_is_under_way() {
     assert!(lease.is_due(&terms, at(1_002)));
     // A refill without an answer counts as lost after two timeouts. Its late end does not affect
     // later refills.
-    let stuck = lease.ask(&terms, Held::default(), at(1_010)).expect("debt");
+    let stuck = lease
+        .request(&terms, Held::default(), at(1_010))
+        .expect("debt");
     assert!(!lease.is_due(&terms, at(1_069)) && lease.is_due(&terms, at(1_070)));
-    let next = lease.ask(&terms, Held::default(), at(1_070)).expect("debt");
+    let next = lease
+        .request(&terms, Held::default(), at(1_070))
+        .expect("debt");
     assert!(lease.apply(&terms, &stuck, &granted(0), at(1_071), 0));
     assert!(!lease.is_due(&terms, at(1_072)));
     lease.lost(&next);
@@ -230,7 +240,7 @@ fn unexplained_refusals_back_off() {
     let mut now = 1_000;
     let mut waits = Vec::new();
     for _ in 0..10 {
-        let ask = lease.ask(&fast(), held(1, 1), at(now)).expect("an ask");
+        let ask = lease.request(&fast(), held(1, 1), at(now)).expect("an ask");
         lease.apply(&fast(), &ask, &granted(0), at(now), 0);
         let until = lease.denied_until(at(now)).expect("denied");
         waits.push(until.since(at(now)).get() / 1_000);
@@ -243,7 +253,7 @@ fn unexplained_refusals_back_off() {
             500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 50_000, 50_000, 50_000
         ]
     );
-    let ask = lease.ask(&fast(), held(1, 1), at(now)).expect("an ask");
+    let ask = lease.request(&fast(), held(1, 1), at(now)).expect("an ask");
     lease.apply(&fast(), &ask, &granted(1), at(now), 0);
     assert_eq!(lease.denied_until(at(now)), None);
 }

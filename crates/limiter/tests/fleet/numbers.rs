@@ -5,7 +5,7 @@ use loudou_limiter::algorithm::{
     TokenBucket,
 };
 use loudou_limiter::lease::{Grant, Lease, LeaseVerdict, Shared, Terms, Unfit};
-use loudou_limiter::{Ask, Clock, Limit, Limits, Nanos, Rate, Verdict};
+use loudou_limiter::{BucketRequest, Clock, Limit, Limits, Nanos, Rate, Verdict};
 
 use crate::setup::{funnel, limits, one, rate, window};
 use crate::table::{answered, at, granted, held, left, terms};
@@ -185,7 +185,7 @@ fn a_part_reads_the_level_of_another_one() {
 
 /// Returns the remaining units and the times in milliseconds.
 fn reported(lease: &Lease, terms: &Terms, verdict: LeaseVerdict, cost: u64) -> Numbers {
-    let ask = Ask::new(cost, at(1_001)).at_wall(at(100_500));
+    let ask = BucketRequest::new(cost, at(1_001)).at_wall(at(100_500));
     let answer = lease.decision(terms, verdict, &ask);
     let numbers = answer.reported().expect("a limit");
     assert_eq!(answer.at(), at(1_001));
@@ -248,7 +248,7 @@ fn a_refusal_is_reported_by_a_limit_that_explains_it() {
     assert_eq!(index(1, Some(500_000)), 0);
     assert_eq!(index(6, None), 0);
     // A window ends at the latest after its length on the wall clock.
-    let ask = Ask::new(1, at(1_001)).at_wall(at(100_500));
+    let ask = BucketRequest::new(1, at(1_001)).at_wall(at(100_500));
     let answer = lease.decision(&terms, LeaseVerdict::Admit, &ask);
     let resets: Vec<_> = answer
         .decisions()
@@ -263,7 +263,7 @@ fn numbers(lease: &Lease, terms: &Terms, wait: Option<u64>, cost: u64) -> Vec<Ow
     let verdict = wait.map_or(LeaseVerdict::Admit, |wait| LeaseVerdict::Refuse {
         retry_after: Some(at(wait)),
     });
-    let ask = Ask::new(cost, at(1_001)).at_wall(at(100_500));
+    let ask = BucketRequest::new(cost, at(1_001)).at_wall(at(100_500));
     let answer = lease.decision(terms, verdict, &ask);
     let own = answer.decisions().map(|one| {
         let wait = one.retry_after.map(Nanos::as_millis);
@@ -288,7 +288,9 @@ fn each_limit_has_its_own_numbers() {
             left: left(units),
             ..granted(tokens)
         };
-        let ask = lease.ask(&terms, held(2, 1), at(1_000)).expect("an ask");
+        let ask = lease
+            .request(&terms, held(2, 1), at(1_000))
+            .expect("an ask");
         assert!(lease.apply(&terms, &ask, &grant, at(1_001), 0));
         lease
     };
@@ -347,7 +349,7 @@ fn the_whole_reads_what_a_part_of_lumps_has_used() {
             now: Nanos::from_secs(86_400 * (days + 7)),
             wall: Nanos::from_secs(86_400 * (days + 20_000)),
         };
-        let ask = |days| Ask::new(33, clock(days).now).at_wall(clock(days).wall);
+        let ask = |days| BucketRequest::new(33, clock(days).now).at_wall(clock(days).wall);
         let mut bucket = part.start_at(clock(0));
         assert!(!part.answer(&mut bucket, &ask(0)).is_refused());
         assert_eq!(whole.used(&bucket, clock(0).now), [33], "{align:?}");

@@ -6,9 +6,9 @@ use std::collections::BinaryHeap;
 
 use loudou_limiter::lease::breaker::{Breaker, Policy};
 use loudou_limiter::lease::{
-    Demand, Grant, LEASE_WORDS, Lease, LeaseAsk, LeaseVerdict, Phase, Terms,
+    Demand, Grant, LEASE_WORDS, Lease, LeaseVerdict, Phase, Terms, TokenRequest,
 };
-use loudou_limiter::{Ask, Bucket, Clock, Limits, Nanos};
+use loudou_limiter::{Bucket, BucketRequest, Clock, Limits, Nanos};
 
 use crate::bound::Pass;
 use crate::engine::{AHEAD, Engine};
@@ -85,7 +85,7 @@ struct Call {
     envoy: usize,
     worker: usize,
     /// `None` for a call without keys.
-    ask: Option<LeaseAsk>,
+    ask: Option<TokenRequest>,
     edition: usize,
     /// True if the answer can arrive before the timeout.
     is_in_time: bool,
@@ -350,7 +350,7 @@ impl<'a> Fleet<'a> {
 
     fn decide_locally(&mut self, envoy: usize, cost: u64) {
         let Clock { now, wall } = self.clock();
-        let ask = Ask::new(cost, now).at_wall(wall);
+        let ask = BucketRequest::new(cost, now).at_wall(wall);
         let envoys = self.setup.envoys;
         let Envoy {
             local,

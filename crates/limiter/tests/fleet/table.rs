@@ -2,8 +2,8 @@
 
 use loudou_limiter::Nanos;
 use loudou_limiter::lease::{
-    Demand, Grant, Held, LEASE_WORDS, Lease, LeaseAsk, LeaseSettings, LeaseVerdict, Left, Phase,
-    Seen, Shared, Terms,
+    Demand, Grant, Held, LEASE_WORDS, Lease, LeaseSettings, LeaseVerdict, Phase, RemainingUnits,
+    Seen, Shared, Terms, TokenRequest,
 };
 
 use crate::setup::rate;
@@ -37,8 +37,8 @@ pub(crate) fn granted(granted: u64) -> Grant {
     }
 }
 
-pub(crate) fn left<const N: usize>(units: [u64; N]) -> Left {
-    Left::of(units).expect("few")
+pub(crate) fn left<const N: usize>(units: [u64; N]) -> RemainingUnits {
+    RemainingUnits::of(units).expect("few")
 }
 
 pub(crate) fn wait(millis: u64) -> Grant {
@@ -49,8 +49,8 @@ pub(crate) fn wait(millis: u64) -> Grant {
 }
 
 /// Returns a lease request for `units` requests of cost 1.
-pub(crate) fn ask(lease: &mut Lease, units: u64, millis: u64) -> LeaseAsk {
-    let ask = lease.ask(&terms(0), held(units, units.min(1)), at(millis));
+pub(crate) fn ask(lease: &mut Lease, units: u64, millis: u64) -> TokenRequest {
+    let ask = lease.request(&terms(0), held(units, units.min(1)), at(millis));
     ask.expect("something to ask for")
 }
 
@@ -187,7 +187,9 @@ fn a_denial_is_never_shorter_than_the_engine_says() {
 #[test]
 fn a_denial_is_for_its_cost_and_above() {
     let mut lease = Lease::default();
-    let costly = lease.ask(&terms(0), held(8, 8), at(1_000)).expect("an ask");
+    let costly = lease
+        .request(&terms(0), held(8, 8), at(1_000))
+        .expect("an ask");
     assert_eq!(costly.demand.need, 8);
     lease.apply(&terms(0), &costly, &wait(6_000), at(1_001), 0);
     assert_eq!(
@@ -234,7 +236,9 @@ fn credit_passes_at_first_and_only_once() {
     let fourth = lease.take(&terms, 1, at(1_000), Phase::First, UP);
     assert_eq!(fourth, LeaseVerdict::Wait { until: at(1_030) });
     assert!(lease.is_due(&terms, at(1_000)));
-    let ask = lease.ask(&terms, held(1, 1), at(1_000)).expect("an ask");
+    let ask = lease
+        .request(&terms, held(1, 1), at(1_000))
+        .expect("an ask");
     assert_eq!(
         ask.demand,
         Demand {
@@ -259,7 +263,9 @@ fn credit_passes_at_first_and_only_once() {
 fn an_edit_drops_all_but_the_debt() {
     let mut lease = Lease::default();
     lease.take(&terms(2), 2, at(1_000), Phase::First, UP);
-    let late = lease.ask(&terms(2), held(0, 0), at(1_000)).expect("debt");
+    let late = lease
+        .request(&terms(2), held(0, 0), at(1_000))
+        .expect("debt");
     answered(
         &mut lease,
         5,
@@ -318,7 +324,9 @@ fn words_keep_everything() {
             ..granted(3)
         },
     );
-    let unfilled = lease.ask(&terms(1), held(2, 2), at(1_591)).expect("an ask");
+    let unfilled = lease
+        .request(&terms(1), held(2, 2), at(1_591))
+        .expect("an ask");
     let many = Terms::new(&[terms(1).limits()[0]; 8], &terms(1).settings()).expect("valid");
     lease.apply(&many, &unfilled, &empty, at(1_593), u64::MAX);
     let words = lease.to_words();

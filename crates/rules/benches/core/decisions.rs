@@ -12,7 +12,7 @@ use std::hint::black_box;
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion};
 use governor::middleware::StateInformationMiddleware;
-use loudou_limiter::{Ask, BucketDecision, Limits, Nanos};
+use loudou_limiter::{BucketDecision, BucketRequest, Limits, Nanos};
 use loudou_rules::config::parse_limits;
 use serde_json::{Value, json};
 
@@ -119,8 +119,8 @@ fn of_limits(
     let mut bucket = limits.start(Nanos::new(START));
     let mut words = bucket.words.clone();
     measure(group, case, &format!("{name}, in place"), |now| {
-        let ask = Ask::new(1, Nanos::new(now));
-        let answer = limits.answer_plainly(&mut words, &ask);
+        let ask = BucketRequest::new(1, Nanos::new(now));
+        let answer = limits.answer_fast(&mut words, &ask);
         // A case that cannot be decided in place would fail the check of its verdict.
         black_box(&answer)
             .as_ref()

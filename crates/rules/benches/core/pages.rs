@@ -9,7 +9,7 @@ use std::hint::black_box;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion};
-use loudou_limiter::{Ask, Nanos};
+use loudou_limiter::{BucketRequest, Nanos};
 use loudou_rules::config::parse_rule;
 use loudou_rules::rule_set::ActiveRule;
 use loudou_rules::versions::History;
@@ -84,7 +84,7 @@ fn of_store(
     let table = table.map_err(|_gave_up| "the table does not open".to_owned())?;
     let mut stats = StoreStats::default();
     measure(group, id, keys, |key, now| {
-        let take = rule.take(key, Ask::new(1, Nanos::new(now)));
+        let take = rule.acquire(key, BucketRequest::new(1, Nanos::new(now)));
         let charge = table.charge(store, &take, &mut stats);
         let answer = black_box(&charge).as_ref().map(|charge| &charge.answer);
         matches!(answer, Ok(Ok(answer)) if !answer.is_refused())

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::problem::{Path, Problem, Step};
 
 /// Maximum number of duplicate fields that are reported.
-const MOST: usize = 16;
+const MAX_DUPLICATES: usize = 16;
 
 /// Reason why a text is rejected.
 #[derive(Debug)]
@@ -159,7 +159,7 @@ impl Scan<'_> {
     }
 
     fn report(&mut self) {
-        if self.found.len() < MOST {
+        if self.found.len() < MAX_DUPLICATES {
             let path = Path::from(self.path.clone());
             let problem = Problem::error(path, &Value::Null, "duplicate field");
             self.found.push(Problem {
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn the_report_is_short() {
         let many = format!("{{{}\"a\":0}}", "\"a\":0,".repeat(9_000));
-        assert_eq!(duplicates(&many).len(), MOST);
+        assert_eq!(duplicates(&many).len(), MAX_DUPLICATES);
         let deep = format!("{}{{\"a\":1,\"a\":1}}{}", "[".repeat(100), "]".repeat(100));
         assert_eq!(duplicates(&deep), ["[0]".repeat(100) + ".a"]);
     }

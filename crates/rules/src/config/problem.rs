@@ -182,12 +182,12 @@ fn escape(text: &str) -> String {
 }
 
 fn shorten(text: &str) -> String {
-    const MOST: usize = 60;
-    if text.chars().count() <= MOST {
+    const MAX_SHOWN: usize = 60;
+    if text.chars().count() <= MAX_SHOWN {
         return text.to_string();
     }
     text.chars()
-        .take(MOST.saturating_sub(1))
+        .take(MAX_SHOWN.saturating_sub(1))
         .chain(['…'])
         .collect()
 }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use loudou_limiter::ban::Penalty;
 use loudou_limiter::{Decimal, Limits, Nanos};
-use loudou_store::When;
+use loudou_store::UpstreamCondition;
 
 use super::grammar::{Field, Form, Object, Text, object, words};
 use super::limits::Numbers;
@@ -200,7 +200,7 @@ impl<'a, 'c> WithDefaults<'a, 'c> {
 struct Parts {
     matches: Option<Match>,
     on_long_value: OnLongValue,
-    when: Option<When>,
+    when: Option<UpstreamCondition>,
     key: Option<Vec<KeyPart>>,
     on_missing_key: OnMissingKey,
     on_ambiguous_key: OnAmbiguousKey,
@@ -364,8 +364,8 @@ pub(super) fn check_defaults(context: Context<'_, '_>, report: &mut Report) {
 
 const SMALLEST: Decimal = Decimal::from_thousandths(1);
 const ALL: Decimal = Decimal::from_thousandths(1_000);
-const WITHIN: Nanos = Nanos::from_secs(10);
-const LEAST: u32 = 20;
+const DEFAULT_WITHIN: Nanos = Nanos::from_secs(10);
+const DEFAULT_LEAST: u32 = 20;
 
 /// Grammar of the field `when`.
 pub(super) const WHEN: Object = object!([
@@ -396,7 +396,7 @@ pub(super) const WHEN: Object = object!([
     ),
 ]);
 
-fn when(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<When> {
+fn when(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<UpstreamCondition> {
     let numbers = Numbers {
         fields: cursor.object(WHEN.names, report)?,
         table: WHEN.fields,
@@ -406,10 +406,10 @@ fn when(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<When> {
     let within = numbers.duration("within", report);
     let least = numbers.integer("least", report);
     let half = Decimal::from_thousandths(over.unwrap_or(ALL).thousandths() / 2).max(SMALLEST);
-    Some(When {
+    Some(UpstreamCondition {
         over: over?,
         until_under: numbers.or("until_under", until_under, half)?,
-        within: numbers.or("within", within, WITHIN)?,
-        least: numbers.or("least", least, LEAST)?,
+        within: numbers.or("within", within, DEFAULT_WITHIN)?,
+        least: numbers.or("least", least, DEFAULT_LEAST)?,
     })
 }

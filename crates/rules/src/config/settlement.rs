@@ -20,13 +20,13 @@ use crate::rule::settlement::{Reserve, StatusCosts, Usage, Weights};
 use crate::rule::{Cost, Override, Overrides, Rule, Settlement};
 
 /// Maximum number of sources of a number.
-const MOST_SOURCES: usize = 8;
+const MAX_SOURCES: usize = 8;
 /// Maximum number of entries in a table of costs by status.
-const MOST_STATUSES: usize = 64;
+const MAX_STATUSES: usize = 64;
 /// Maximum number of models with weights of their own.
-const MOST_MODELS: usize = 64;
+const MAX_MODELS: usize = 64;
 /// Maximum length of the name of a model, in bytes.
-const LONGEST_MODEL: usize = 128;
+const MAX_MODEL: usize = 128;
 
 /// A fixed reservation. With 0, a request is charged only at its end.
 const AMOUNT: Form = Form::Integer(0, MAX_AMOUNT);
@@ -67,7 +67,7 @@ pub(super) const RESERVES: Form = Form::Or(&[
     Field::value(
         Form::List(&List {
             fewest: 1,
-            most: MOST_SOURCES,
+            most: MAX_SOURCES,
             item: Field::value(Form::Or(&RESERVE_ONE), "One source."),
         }),
         "",
@@ -107,7 +107,7 @@ pub(super) const USAGE: Object = object!(
         Field::optional(
             "status",
             Form::Map(&Names {
-                most: MOST_STATUSES,
+                most: MAX_STATUSES,
                 name: Text::like("^[1-5]([0-9][0-9]|xx)$", 3),
                 not: [&[], &[]],
                 value: Form::Integer(0, MAX_AMOUNT),
@@ -135,7 +135,7 @@ pub(super) const USAGES: Form = Form::Or(&[
     Field::value(
         Form::List(&List {
             fewest: 1,
-            most: MOST_SOURCES,
+            most: MAX_SOURCES,
             item: Field::value(Form::Or(&USAGE_ONE), "One source."),
         }),
         "",
@@ -169,8 +169,8 @@ pub(super) const WEIGHTS: Object = object!([
     Field::optional(
         "models",
         Form::Map(&Names {
-            most: MOST_MODELS,
-            name: Text::like("^[!-~]+$", LONGEST_MODEL),
+            most: MAX_MODELS,
+            name: Text::like("^[!-~]+$", MAX_MODEL),
             not: [&[], &[]],
             value: Form::Defined("model_weights"),
         }),
@@ -263,7 +263,7 @@ fn sources<T>(
     if cursor.value.as_array().is_some_and(Vec::is_empty) {
         report.error(cursor, "the list is empty", "at least one source");
     }
-    several(cursor, MOST_SOURCES, report, read)
+    several(cursor, MAX_SOURCES, report, read)
 }
 
 fn reserve(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Reserve> {
@@ -303,8 +303,8 @@ fn status(cursor: &Cursor<'_, '_>, report: &mut Report) -> StatusCosts {
     if cursor.value.as_object().is_some_and(Map::is_empty) {
         report.error(cursor, "the table is empty", form);
     }
-    if members.len() > MOST_STATUSES {
-        let allowed = format!("at most {MOST_STATUSES}");
+    if members.len() > MAX_STATUSES {
+        let allowed = format!("at most {MAX_STATUSES}");
         report.error(cursor, "too many statuses", &allowed);
         return costs;
     }
@@ -344,15 +344,15 @@ fn weights(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Weights> {
 fn models(cursor: &Cursor<'_, '_>, report: &mut Report) -> Vec<(String, Weights)> {
     let form = "weights by model: { \"gpt-4o*\": { output: 4 } }";
     let members = cursor.members(form, report);
-    if members.len() > MOST_MODELS {
-        report.error(cursor, "too many models", &format!("at most {MOST_MODELS}"));
+    if members.len() > MAX_MODELS {
+        report.error(cursor, "too many models", &format!("at most {MAX_MODELS}"));
         return Vec::new();
     }
     let model = |(name, weights): (&str, Cursor<'_, '_>)| {
-        if name.is_empty() || name.len() > LONGEST_MODEL || !is_printable(name) {
+        if name.is_empty() || name.len() > MAX_MODEL || !is_printable(name) {
             let problem = weights.wrong_name("invalid model");
             let allowed = format!(
-                "1 to {LONGEST_MODEL} printable characters of ASCII, without spaces; a `*` at the end stands for the rest of a name"
+                "1 to {MAX_MODEL} printable characters of ASCII, without spaces; a `*` at the end stands for the rest of a name"
             );
             report.add(problem.allowed(allowed));
             return None;

@@ -4,12 +4,12 @@ use alloc::vec::Vec;
 
 /// Maximum length of a text. Longer texts are not misspelt names, and the search takes quadratic
 /// time.
-const LONGEST: usize = 64;
+const MAX_LENGTH: usize = 64;
 
 /// Returns the nearest allowed name within two edits of `text`, or within one edit if `text` has at
 /// most three bytes.
 pub fn nearest<'a>(text: &str, allowed: &[&'a str]) -> Option<&'a str> {
-    if text.len() > LONGEST {
+    if text.len() > MAX_LENGTH {
         return None;
     }
     let within = if text.len() <= 3 { 1 } else { 2 };

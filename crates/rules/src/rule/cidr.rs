@@ -78,14 +78,14 @@ impl fmt::Display for Cidr {
 }
 
 /// Maximum size of a network's text, in bytes.
-const MOST_TEXT: usize = 43;
+const MAX_TEXT: usize = 43;
 
 impl Cidr {
     /// Formats the network like the standard library (RFC 5952), but without its formatting code,
     /// which would add two KiB to the filter. Many requests use this text as their key, so it
     /// should also be fast.
     fn text(&self) -> String {
-        let mut text = String::with_capacity(MOST_TEXT);
+        let mut text = String::with_capacity(MAX_TEXT);
         match self.network {
             IpAddr::V4(four) => {
                 for (index, octet) in four.octets().into_iter().enumerate() {

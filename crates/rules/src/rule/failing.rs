@@ -17,7 +17,7 @@ use super::{MetadataTest, NamedTest, Rule, parts};
 use crate::request::{Request, without_query};
 
 /// Maximum number of characters shown of a value.
-const MOST: usize = 200;
+const MAX_SHOWN: usize = 200;
 
 /// First part of a match that fails, or that is undecided because its value is too long.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -205,7 +205,7 @@ impl Found {
             let escaped = invalid.map(|byte| format!("\\x{byte:02x}"));
             let valid = chunk.valid().chars().map(String::from);
             for piece in valid.chain(escaped) {
-                if count == MOST {
+                if count == MAX_SHOWN {
                     text.push('…');
                     return Self::Text(text);
                 }

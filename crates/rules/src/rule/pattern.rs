@@ -35,7 +35,7 @@ pub const BUDGET: usize = 100_000;
 pub const MAX_VALUE: usize = 8192;
 /// Minimum size of the values that a pattern must be able to test, in bytes. Other patterns are
 /// rejected.
-pub const LEAST_VALUE: usize = 128;
+pub const MIN_VALUE: usize = 128;
 /// Maximum memory of a pattern, in bytes.
 const MAX_BYTES: usize = 24 * 1024;
 
@@ -60,11 +60,11 @@ impl Pattern {
         let cost = whole.cost_per_byte();
         let longest = BUDGET.checked_div(cost).unwrap_or(MAX_VALUE).min(MAX_VALUE);
         let (bytes, count) = (whole.bytes(), positions.each.len());
-        if longest < LEAST_VALUE || bytes > MAX_BYTES {
+        if longest < MIN_VALUE || bytes > MAX_BYTES {
             return Err(format!(
                 "too large: with its repetitions written out it has {count} characters, takes {bytes} bytes of memory, \
                  and could test values of up to {longest} bytes in {} µs; allowed: at most {MAX_BYTES} bytes of memory, \
-                 and values of at least {LEAST_VALUE}; write shorter repetitions",
+                 and values of at least {MIN_VALUE}; write shorter repetitions",
                 BUDGET / 1_000
             ));
         }

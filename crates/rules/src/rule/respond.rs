@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use loudou_limiter::{Decimal, TellsMore};
+use loudou_limiter::{Decimal, NeedsMoreAfter};
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
@@ -67,11 +67,11 @@ impl RateLimitHeaders {
     }
 
     /// Returns which decisions have to report when more capacity is available.
-    pub const fn tells_more(self) -> TellsMore {
+    pub const fn needs_more_after(self) -> NeedsMoreAfter {
         match self {
-            Self::Refused => TellsMore::IfRefused,
-            Self::Draft11 | Self::Legacy | Self::Both | Self::Openai => TellsMore::Always,
-            Self::None => TellsMore::Never,
+            Self::Refused => NeedsMoreAfter::IfRefused,
+            Self::Draft11 | Self::Legacy | Self::Both | Self::Openai => NeedsMoreAfter::Always,
+            Self::None => NeedsMoreAfter::Never,
         }
     }
 

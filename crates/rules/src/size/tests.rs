@@ -9,7 +9,7 @@ use loudou_store::memory::MemoryStore;
 use loudou_store::names::Names;
 use loudou_store::page::{Page, Slot};
 use loudou_store::top::{By, Tally};
-use loudou_store::{SharedData, StoreStats, Table, When};
+use loudou_store::{SharedData, StoreStats, Table, UpstreamCondition};
 use serde_json::{Value, json};
 
 use super::*;
@@ -19,7 +19,7 @@ fn page(words: &[u64]) -> Page {
     let bucket = Bucket {
         last: Nanos::MAX,
         given: u64::MAX,
-        line: Nanos::ZERO,
+        queue_end: Nanos::ZERO,
         words: words.into(),
     };
     let slot = |fingerprint| Slot {
@@ -34,7 +34,7 @@ fn page(words: &[u64]) -> Page {
         refused_since_ms: 0,
         flags: u8::MAX,
         origin: u32::MAX,
-        conduct: loudou_limiter::ban::Conduct::default(),
+        ban_history: loudou_limiter::ban::BanHistory::default(),
         lease: None,
         bucket: bucket.clone(),
     };
@@ -72,7 +72,7 @@ fn sizes_are_those_of_what_is_written() {
 fn what_is_beside_the_buckets_is_as_large_as_said() {
     let mut with = page(&[u64::MAX]);
     for slot in &mut with.slots {
-        slot.conduct.banned_until_ms = 1;
+        slot.ban_history.banned_until_ms = 1;
     }
     let encoded = |page: &Page| {
         let mut bytes = Vec::new();
@@ -80,11 +80,14 @@ fn what_is_beside_the_buckets_is_as_large_as_said() {
         bytes.len()
     };
     let plain = encoded(&page(&[u64::MAX]));
-    assert_eq!(encoded(&with), plain + SLOTS * CONDUCT);
+    assert_eq!(encoded(&with), plain + SLOTS * BAN_HISTORY);
     for slot in &mut with.slots {
         slot.refused_since_ms = 1;
     }
-    assert_eq!(encoded(&with), plain + SLOTS * (CONDUCT + REFUSED_SINCE));
+    assert_eq!(
+        encoded(&with),
+        plain + SLOTS * (BAN_HISTORY + REFUSED_SINCE)
+    );
 
     let mut store = MemoryStore::new();
     for minute in 0..2 {
@@ -108,7 +111,7 @@ fn what_is_beside_the_buckets_is_as_large_as_said() {
     assert_eq!(bytes.len(), top::shared_bytes(MAX_KEY));
 
     let table = Table::open(&mut store, "s", 64, [0; 16], Nanos::ZERO).expect("opens");
-    let when = When {
+    let when = UpstreamCondition {
         over: Decimal::from_thousandths(500),
         until_under: Decimal::from_thousandths(250),
         within: Nanos::from_secs(1),

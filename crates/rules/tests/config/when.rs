@@ -2,13 +2,13 @@
 
 use loudou_limiter::{Decimal, Nanos};
 use loudou_rules::config::{advice, parse};
-use loudou_store::When;
+use loudou_store::UpstreamCondition;
 use serde_json::{Value, json};
 
 use super::wrong::no_number;
 use super::{file, problems, read, read_rule, rule};
 
-fn when(fields: &Value) -> When {
+fn when(fields: &Value) -> UpstreamCondition {
     let rule = read_rule(&json!({ "when": fields }));
     rule.when.expect("there is one")
 }
@@ -45,14 +45,14 @@ fn shares_may_be_texts() {
 #[test]
 fn fields_and_their_defaults() {
     let all = json!({ "upstream_error_rate_over": 0.2, "until_under": 0.125, "within": "1m", "least": 5.0 });
-    let expected = When {
+    let expected = UpstreamCondition {
         over: Decimal::from_thousandths(200),
         until_under: Decimal::from_thousandths(125),
         within: Nanos::from_secs(60),
         least: 5,
     };
     assert_eq!(when(&all), expected);
-    let expected = When {
+    let expected = UpstreamCondition {
         until_under: Decimal::from_thousandths(100),
         within: Nanos::from_secs(10),
         least: 20,

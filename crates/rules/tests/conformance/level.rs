@@ -1,6 +1,6 @@
 //! Putting a bucket of ours into a state that another limiter is in.
 
-use loudou_limiter::{Ask, Nanos};
+use loudou_limiter::{BucketRequest, Nanos};
 
 use crate::replay::Ours;
 
@@ -22,7 +22,7 @@ impl Ours {
         while units > 0 {
             let cost = units.min(most.into());
             units -= cost;
-            let ask = Ask::new(u64::try_from(cost).expect("positive"), start);
+            let ask = BucketRequest::new(u64::try_from(cost).expect("positive"), start);
             // If it were refused, later calls would show it.
             let ask = ask.waiting(EVER.map(Nanos::new));
             self.limits.answer(&mut self.bucket, &ask);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use loudou_limiter::{Ask, Bucket, BucketDecision, Carry, Clock, Limits, Nanos, Verdict};
+use loudou_limiter::{Bucket, BucketDecision, BucketRequest, Carry, Clock, Limits, Nanos, Verdict};
 use loudou_rules::config::parse_limits;
 use serde_json::Value;
 
@@ -171,7 +171,7 @@ impl Ours {
         now: u64,
         max_wait: Option<u64>,
     ) -> BucketDecision {
-        let ask = Ask::new(cost, Nanos::new(now)).waiting(max_wait.map(Nanos::new));
+        let ask = BucketRequest::new(cost, Nanos::new(now)).waiting(max_wait.map(Nanos::new));
         self.limits.answer(&mut self.bucket, &ask)
     }
 
@@ -189,7 +189,7 @@ impl Ours {
 
     /// The wait of the next request.
     pub(crate) fn wait_of_next(&self, now: u64) -> i128 {
-        let ask = Ask::new(1, Nanos::new(now)).waiting(Some(Nanos::MAX));
+        let ask = BucketRequest::new(1, Nanos::new(now)).waiting(Some(Nanos::MAX));
         time(self.limits.answer(&mut self.bucket.clone(), &ask).wait())
     }
 

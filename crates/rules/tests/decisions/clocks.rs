@@ -1,6 +1,6 @@
 //! Refills, slots and windows on the wall clock.
 
-use loudou_limiter::{Ask, Clock, Nanos, Taken};
+use loudou_limiter::{BucketRequest, Clock, Nanos, Taken};
 use serde_json::{Value, json};
 
 use super::{Five, NONE, S, five, limits};
@@ -15,7 +15,7 @@ fn run(document: &Value, rows: &[Row]) {
     let [now, wall] = [now, wall].map(Nanos::new);
     let mut bucket = limits.start_at(Clock { now, wall });
     for (number, (now, wall, cost, expected)) in rows.iter().enumerate() {
-        let ask = Ask::new(*cost, Nanos::new(*now)).at_wall(Nanos::new(*wall));
+        let ask = BucketRequest::new(*cost, Nanos::new(*now)).at_wall(Nanos::new(*wall));
         let answer = limits.answer(&mut bucket, &ask);
         let got = five(answer.reported().expect("a decision"));
         assert_eq!(got, *expected, "row {number}: {cost} at {now}, wall {wall}");
@@ -128,10 +128,10 @@ fn units_come_back_after_the_periods_moved_a_little() {
                 wall: Nanos::new(wall),
             };
             let mut bucket = limits.start_at(clock(100 * S, 600 * S));
-            let first = Ask::new(2, Nanos::new(100 * S)).at_wall(Nanos::new(600 * S));
+            let first = BucketRequest::new(2, Nanos::new(100 * S)).at_wall(Nanos::new(600 * S));
             let taken = Taken::new(&bucket, &first);
             assert!(!limits.answer(&mut bucket, &first).is_refused());
-            let later = Ask::new(1, Nanos::new(112 * S)).at_wall(Nanos::new(wall));
+            let later = BucketRequest::new(1, Nanos::new(112 * S)).at_wall(Nanos::new(wall));
             assert!(!limits.answer(&mut bucket, &later).is_refused());
             assert_eq!(limits.give_back(&mut bucket, &taken), comes_back, "{wall}");
         }

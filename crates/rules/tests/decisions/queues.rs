@@ -2,7 +2,9 @@
 
 use loudou_limiter::algorithm::LeakyQueue;
 use loudou_limiter::bounds::{BadNumbers, MAX_WAIT};
-use loudou_limiter::{Ask, Bucket, Carry, Clock, Limits, Nanos, Plan, Rate, Taken, convert};
+use loudou_limiter::{
+    Bucket, BucketRequest, Carry, Clock, Limits, Nanos, Plan, Rate, Taken, convert,
+};
 use serde_json::{Value, json};
 
 use super::waiting::{Admitted, Held, Never, Refused, is, run};
@@ -247,7 +249,7 @@ fn who_waits_is_planned_anew() {
         ),
     ] {
         let mut bucket = old.start(Nanos::ZERO);
-        let ask = Ask::new(1, Nanos::ZERO);
+        let ask = BucketRequest::new(1, Nanos::ZERO);
         let mut waiting = Vec::new();
         for _ in 0..8 {
             let taken = Taken::new(&bucket, &ask);
@@ -284,7 +286,7 @@ fn who_waits_has_no_permit() {
     let old = limits(&json!([queue]));
     let mut bucket = old.start(Nanos::ZERO);
     old.decide(&mut bucket, 1, Nanos::ZERO);
-    let taken = Taken::new(&bucket, &Ask::new(1, Nanos::ZERO));
+    let taken = Taken::new(&bucket, &BucketRequest::new(1, Nanos::ZERO));
     let due = Nanos::from_secs(1);
     for (new, expected) in [
         (json!([permits("pace")]), Plan::Again),
@@ -333,7 +335,7 @@ fn a_lower_window_lets_who_waits_pass() {
     let (old, new) = (both(9), both(1));
     let mut bucket = old.start(Nanos::ZERO);
     old.decide(&mut bucket, 1, Nanos::ZERO);
-    let ask = Ask::new(1, Nanos::ZERO);
+    let ask = BucketRequest::new(1, Nanos::ZERO);
     let taken = Taken::new(&bucket, &ask);
     old.answer(&mut bucket, &ask);
     let taken = taken.converted(&old, &new, Carry::Keep, Clock::at(Nanos::ZERO));
@@ -355,7 +357,7 @@ fn a_bucket_that_was_touched_after_a_change_keeps_its_line() {
     let mut bucket = old.start(Nanos::ZERO);
     let at = |ms: u64| Nanos::from_millis(ms);
     let come = |limits: &Limits, bucket: &mut Bucket, now: u64| {
-        let ask = Ask::new(1, at(now));
+        let ask = BucketRequest::new(1, at(now));
         let taken = Taken::new(bucket, &ask);
         let answer = limits.answer(bucket, &ask);
         (taken, answer.at().saturating_add(answer.wait()))

@@ -3,7 +3,7 @@
 use loudou_limiter::algorithm::Funnel;
 use loudou_limiter::bounds::{BadNumbers, MAX_WAIT};
 use loudou_limiter::{
-    Ask, Bucket, Carry, Clock, Decision, Limits, Nanos, Rate, Taken, Verdict, convert,
+    Bucket, BucketRequest, Carry, Clock, Decision, Limits, Nanos, Rate, Taken, Verdict, convert,
 };
 use serde_json::{Value, json};
 
@@ -130,7 +130,7 @@ fn a_request_may_have_its_own_bound() {
     let hour = 3_600 * S;
     let mut bucket = limits.start(Nanos::ZERO);
     let mut ask = |now: u64, max_wait: Option<Nanos>| {
-        let ask = Ask::new(1, Nanos::new(now)).waiting(max_wait);
+        let ask = BucketRequest::new(1, Nanos::new(now)).waiting(max_wait);
         is(limits.answer(&mut bucket, &ask).reported().expect("one"))
     };
     assert_eq!(ask(0, None), Admitted);
@@ -146,7 +146,7 @@ fn a_request_may_have_its_own_bound() {
     let mut bucket = limits.start(Nanos::ZERO);
     assert!(!limits.may_hold());
     for wait in [Admitted, Held(S), Held(2 * S)] {
-        let ask = Ask::new(1, Nanos::ZERO).waiting(Some(Nanos::from_secs(2)));
+        let ask = BucketRequest::new(1, Nanos::ZERO).waiting(Some(Nanos::from_secs(2)));
         let answer = limits.answer(&mut bucket, &ask);
         assert_eq!(is(answer.reported().expect("one")), wait);
     }
@@ -284,7 +284,7 @@ fn who_came_to_an_empty_queue_gives_back_its_rest() {
     ]));
     let mut bucket = limits.start(Nanos::ZERO);
     let ask = |bucket: &mut Bucket, millis: u64, cost: u64, expected: Is| {
-        let ask = Ask::new(cost, Nanos::from_millis(millis));
+        let ask = BucketRequest::new(cost, Nanos::from_millis(millis));
         let taken = Taken::new(bucket, &ask);
         let answer = limits.answer(bucket, &ask);
         assert_eq!(is(answer.reported().expect("one")), expected, "{millis} ms");
@@ -320,7 +320,7 @@ fn what_comes_back_confuses_no_promises() {
     ]));
     let mut bucket = limits.start(Nanos::ZERO);
     let ask = |bucket: &mut Bucket, millis: u64, cost: u64, expected: Is| {
-        let ask = Ask::new(cost, Nanos::from_millis(millis));
+        let ask = BucketRequest::new(cost, Nanos::from_millis(millis));
         let taken = Taken::new(bucket, &ask);
         let answer = limits.answer(bucket, &ask);
         assert_eq!(is(answer.reported().expect("one")), expected, "{millis} ms");

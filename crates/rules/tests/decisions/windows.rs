@@ -1,6 +1,6 @@
 //! One limit with a window.
 
-use loudou_limiter::{Ask, Nanos};
+use loudou_limiter::{BucketRequest, Nanos};
 use serde_json::json;
 
 use super::{NONE, S, five, limits, run};
@@ -46,7 +46,7 @@ fn a_fixed_window_ends_on_the_clock() {
         (213 * S, 720 * S + 1, 2, (0, 2, 0, NONE, 60 * S - 1)),
         (273 * S, 780 * S - 1, 2, (0, 2, 0, NONE, 1)),
     ] {
-        let ask = Ask::new(cost, Nanos::new(now)).at_wall(Nanos::new(wall));
+        let ask = BucketRequest::new(cost, Nanos::new(now)).at_wall(Nanos::new(wall));
         let answer = limits.answer(&mut bucket, &ask);
         let got = five(answer.reported().expect("a decision"));
         assert_eq!(got, expected, "{cost} at {now}, wall {wall}");
@@ -61,7 +61,7 @@ fn both_clocks_stand_still_together() {
         { "algorithm": "fixed_window", "capacity": 1, "window": "1m", "align": "clock" }
     ]));
     let mut bucket = limits.start(Nanos::from_secs(62));
-    let early = Ask::new(1, Nanos::from_secs(58));
+    let early = BucketRequest::new(1, Nanos::from_secs(58));
     let answer = limits.answer(&mut bucket, &early);
     assert_eq!(answer.reset_after(), Nanos::from_secs(58));
     let first = json!([{ "algorithm": "fixed_window", "capacity": 1, "window": "1m" }]);

@@ -6,7 +6,7 @@ use loudou_rules::evaluate::Outcome;
 use loudou_rules::level::Level;
 use loudou_rules::numbers::{FoundNumber, find};
 use loudou_rules::rule::key::KEY_OF_ALL;
-use loudou_store::{LiveRule, StoreStats, Why};
+use loudou_store::{LiveRule, ReleaseReason, StoreStats};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -185,11 +185,11 @@ fn level(world: &World, now: Nanos) -> (u64, u64) {
     let id = world.table.id(rule.tag(), KEY_OF_ALL);
     let slot = world
         .table
-        .look(&mut world.store.clone(), id)
+        .get(&mut world.store.clone(), id)
         .expect("reads")
         .expect("a bucket");
     let level = Level::of(rule, KEY_OF_ALL, Some(&slot), Clock::at(now), None);
-    let look = level.answer(&loudou_limiter::Ask::new(0, now));
+    let look = level.answer(&loudou_limiter::BucketRequest::new(0, now));
     (
         look.reported().expect("one limit").capacity,
         level.used(&look, now)[0],
@@ -365,7 +365,7 @@ fn kinds(max: u32) -> Vec<Value> {
 }
 
 /// A request: the pause before it in seconds, what it brings, and what becomes of it.
-type Step = (u64, u32, u32, Option<Why>);
+type Step = (u64, u32, u32, Option<ReleaseReason>);
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let pause = prop_oneof![3 => Just(0), 2 => 0..20_u64, 1 => 0..200_u64];
@@ -373,9 +373,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let amount = prop_oneof![1 => Just(0), 3 => 1..30_u32];
     let ends = prop_oneof![
         6 => Just(None),
-        1 => Just(Some(Why::Ended)),
-        1 => Just(Some(Why::Refused)),
-        1 => Just(Some(Why::Left)),
+        1 => Just(Some(ReleaseReason::Ended)),
+        1 => Just(Some(ReleaseReason::Refused)),
+        1 => Just(Some(ReleaseReason::Left)),
     ];
     prop::collection::vec((pause, capacity, amount, ends), 1..120)
 }
@@ -428,19 +428,19 @@ proptest! {
             let one = outcome.rules.first_mut().expect("one rule");
             let Some(receipt) = one.receipt.take() else { continue };
             let why = match end {
-                Some(Why::Ended) | None => None,
+                Some(ReleaseReason::Ended) | None => None,
                 other => *other,
             };
             if let Some(why) = why {
-                let give = one.active.give(KEY_OF_ALL, &receipt, why, Clock::at(at(now)));
-                world.table.give(&mut world.store, &give, &mut StoreStats::default()).expect("works");
+                let give = one.active.release(KEY_OF_ALL, &receipt, why, Clock::at(at(now)));
+                world.table.release(&mut world.store, &give, &mut StoreStats::default()).expect("works");
             } else {
                 kept.push(now + outcome.wait().as_millis() / 1_000);
                 in_flight += 1;
             }
         }
         let rule = super::rule(&limited(limit));
-        let numbers = loudou_limiter::Brought { capacity, amount }.to_word();
+        let numbers = loudou_limiter::RequestNumbers { capacity, amount }.to_word();
         let most: &Limits = &rule.limits.with(&[numbers]);
         let most = most.iter().next().expect("one").algorithm();
         // Every window of time holds at most the capacity, twice for counters, and what the rate gives.

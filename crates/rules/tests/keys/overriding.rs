@@ -6,7 +6,7 @@ use loudou_rules::evaluate::{Answer, RuleOutcome};
 use loudou_rules::rule_set::ActiveRule;
 use loudou_rules::versions::History;
 use loudou_store::page::Slot;
-use loudou_store::{LiveRule, SetBan, SetTo};
+use loudou_store::{BanChange, LiveRule, SetBan};
 use serde_json::{Value, json};
 
 use super::evaluating::{World, answer, limit, summary};
@@ -60,7 +60,7 @@ impl World {
         decision.reported().map(numbers)
     }
 
-    fn set_ban(&mut self, user: &str, ban: SetTo, seconds: u64) -> Option<Slot> {
+    fn set_ban(&mut self, user: &str, ban: BanChange, seconds: u64) -> Option<Slot> {
         let active = &self.rules[0];
         let set = SetBan {
             rule: &**active,
@@ -240,12 +240,12 @@ fn a_ban_tells_how_long_it_lasts_and_takes_nothing() {
     };
     assert_eq!(ban.lasts(Nanos::from_secs(4)), Some(Nanos::from_secs(6)));
     let id = world.table.id(world.rules[0].tag(), "eve");
-    let slot = world.table.look(&mut world.store, id).expect("readable");
+    let slot = world.table.get(&mut world.store, id).expect("readable");
     let slot = slot.expect("a bucket");
     assert_eq!((slot.admitted, slot.refused), (2, 2));
     // Not idle before everything is forgotten.
     assert_eq!(slot.idle_at_ms, 172_800_000);
-    assert_eq!(slot.conduct.clean_at_ms, 50_000);
+    assert_eq!(slot.ban_history.clean_at_ms, 50_000);
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn a_key_that_lives_on_is_kept_until_its_ban_is_forgotten() {
     assert_eq!(world.letter("eve", 0), 'a');
     assert_eq!(world.letter("eve", 0), 'b');
     let id = world.table.id(world.rules[0].tag(), "eve");
-    let slot = world.table.look(&mut world.store, id).expect("readable");
+    let slot = world.table.get(&mut world.store, id).expect("readable");
     assert_eq!(slot.map(|slot| slot.idle_at_ms), Some(50_000));
 }
 
@@ -276,26 +276,26 @@ fn a_rule_in_shadow_mode_bans_nobody_else() {
 fn an_operator_bans_and_lets_free() {
     let mut world = World::new(&[penalty(&json!({}))]);
     // Without a bucket, too.
-    assert_eq!(world.set_ban("eve", SetTo::Banned(Some(S)), 0), None);
+    assert_eq!(world.set_ban("eve", BanChange::Banned(Some(S)), 0), None);
     assert_eq!(world.letter("eve", 0), 'b');
     assert_eq!(world.letter("eve", 1), 'a');
     let before = world
-        .set_ban("eve", SetTo::Banned(None), 1)
+        .set_ban("eve", BanChange::Banned(None), 1)
         .expect("a bucket");
     assert_eq!(before.admitted, 1);
     let said = world.says("eve", 1_000_000).answer;
     assert!(matches!(said, Answer::Banned(Ban::ENDLESS)), "{said:?}");
-    world.set_ban("eve", SetTo::Free, 1_000_000);
+    world.set_ban("eve", BanChange::Free, 1_000_000);
     assert_eq!(world.letter("eve", 1_000_000), 'a');
     // The strikes are forgotten with the ban.
     let id = world.table.id(world.rules[0].tag(), "eve");
-    let slot = world.table.look(&mut world.store, id).expect("readable");
+    let slot = world.table.get(&mut world.store, id).expect("readable");
     assert_eq!(
-        slot.map(|slot| (slot.conduct, slot.flags)),
+        slot.map(|slot| (slot.ban_history, slot.flags)),
         Some(Default::default())
     );
     // Without a bucket, an unban has no effect.
-    assert_eq!(world.set_ban("nobody", SetTo::Free, 0), None);
+    assert_eq!(world.set_ban("nobody", BanChange::Free, 0), None);
     assert_eq!(world.stats.created, 1);
 }
 
@@ -304,7 +304,7 @@ fn an_operator_bans_and_lets_free() {
 fn an_unlimited_key_can_be_banned() {
     let mut world = World::new(&[by_user(&json!({ "overrides": { "root": "unlimited" } }))]);
     assert_eq!(world.letter("root", 0), 'u');
-    world.set_ban("root", SetTo::Banned(Some(S)), 0);
+    world.set_ban("root", BanChange::Banned(Some(S)), 0);
     assert_eq!(world.letter("root", 0), 'b');
     assert_eq!(world.letter("root", 1), 'u');
 }
@@ -325,12 +325,12 @@ fn a_ban_is_a_refusal_for_other_rules() {
 #[test]
 fn an_operators_ban_ends_with_its_pin() {
     let mut world = World::new(&[penalty(&json!({ "after": 1 }))]);
-    world.set_ban("eve", SetTo::Banned(Some(S)), 0);
+    world.set_ban("eve", BanChange::Banned(Some(S)), 0);
     assert_eq!(world.letter("eve", 0), 'b');
     let letters: String = (0..4).map(|_| world.letter("eve", 1)).collect();
     assert_eq!(letters, "aabb");
     let id = world.table.id(world.rules[0].tag(), "eve");
-    let slot = world.table.look(&mut world.store, id).expect("readable");
+    let slot = world.table.get(&mut world.store, id).expect("readable");
     assert_eq!(slot.map(|slot| slot.flags), Some(0));
 }
 

@@ -1,6 +1,6 @@
 //! Compares regular expressions with the crates that are usually used for them.
 
-use loudou_rules::rule::pattern::{BUDGET, LEAST_VALUE, MAX_VALUE};
+use loudou_rules::rule::pattern::{BUDGET, MAX_VALUE, MIN_VALUE};
 use loudou_rules::rule::{Pattern, Truth};
 use proptest::prelude::*;
 
@@ -91,7 +91,7 @@ fn costlier_patterns_test_shorter_values() {
         let pattern = Pattern::new(pattern).expect(pattern);
         let longest = pattern.longest();
         assert!(
-            (LEAST_VALUE..=MAX_VALUE).contains(&longest),
+            (MIN_VALUE..=MAX_VALUE).contains(&longest),
             "{} {longest}",
             pattern.text()
         );

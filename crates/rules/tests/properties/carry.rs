@@ -139,7 +139,7 @@ proptest! {
         let keeps = old.iter().zip(&new).any(|both| both.0.kind == Kind::InFlight && both.1.kind == Kind::InFlight);
         prop_assume!(!keeps);
         let (mut bucket, last) = used(&old, &train);
-        bucket.line = Nanos::ZERO;
+        bucket.queue_end = Nanos::ZERO;
         let at = Nanos::new(last);
         let (old_limits, new_limits) = (limits(&old), limits(&new));
         let converted = convert(&old_limits, &new_limits, Carry::Reset, &bucket, at);

@@ -5,7 +5,7 @@ use super::{config, only, timed, train};
 use loudou_limiter::algorithm::{
     Algorithm, Grid, Refill, SlidingCounter, SlidingWindow, TokenBucket,
 };
-use loudou_limiter::{Ask, Bucket, Carry, Clock, Limit, Limits, Nanos, Taken, convert};
+use loudou_limiter::{Bucket, BucketRequest, Carry, Clock, Limit, Limits, Nanos, Taken, convert};
 use loudou_rules::config::parse_limits;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -166,7 +166,7 @@ proptest! {
         for ((now, cost), (jump, late)) in timed(&train, spec.period, start).into_iter().zip(walls) {
             ahead = jump.unwrap_or(ahead);
             let wall = (ahead + now).saturating_sub(late * (spec.period / 2_000));
-            let ask = Ask::new(cost, Nanos::new(now)).at_wall(Nanos::new(wall));
+            let ask = BucketRequest::new(cost, Nanos::new(now)).at_wall(Nanos::new(wall));
             let decision = only(&limits.answer(&mut bucket, &ask));
             model = model.at(now);
             prop_assert_eq!(decision.is_refused(), !model.fits(cost, now));
@@ -204,7 +204,7 @@ proptest! {
         let limits = on_clock(Spec::new(Kind::Interval, capacity, amount, PERIOD, 0));
         let start = 3 * PERIOD - (ahead + PERIOD / 2) % PERIOD;
         let mut bucket = limits.start(Nanos::new(start));
-        let all = Ask::new(capacity, Nanos::new(start)).at_wall(Nanos::new(start + ahead));
+        let all = BucketRequest::new(capacity, Nanos::new(start)).at_wall(Nanos::new(start + ahead));
         prop_assert!(!limits.answer(&mut bucket, &all).is_refused());
         let (mut now, mut sum, mut ideal) = (start, 0, 0);
         let mut seen = (start + ahead) / PERIOD;
@@ -213,7 +213,7 @@ proptest! {
             let place = if place < 10 { place * 100 } else { PERIOD / 2 };
             now = now.max(end + place - 500);
             let wall = Nanos::new(now + ahead - late.min(now + ahead));
-            let ask = Ask::new(1, Nanos::new(now)).at_wall(wall);
+            let ask = BucketRequest::new(1, Nanos::new(now)).at_wall(wall);
             while !limits.answer(&mut bucket, &ask).is_refused() {
                 sum += 1;
             }
@@ -253,7 +253,7 @@ fn clock(now: u64, wall: u64) -> Clock {
 
 fn take(limits: &Limits, cost: u64, clock: Clock) -> Bucket {
     let mut bucket = limits.start_at(clock);
-    let ask = Ask::new(cost, clock.now).at_wall(clock.wall);
+    let ask = BucketRequest::new(cost, clock.now).at_wall(clock.wall);
     assert!(!limits.answer(&mut bucket, &ask).is_refused());
     bucket
 }
@@ -326,7 +326,8 @@ fn an_initial_amount_fills_on_the_clock() {
     }));
     let mut bucket = limits.start_at(clock(100, 610));
     let mut ask = |second| {
-        let ask = Ask::new(1, Nanos::from_secs(second)).at_wall(Nanos::from_secs(second + 510));
+        let ask =
+            BucketRequest::new(1, Nanos::from_secs(second)).at_wall(Nanos::from_secs(second + 510));
         let decision = only(&limits.answer(&mut bucket, &ask));
         (
             decision.retry_after.map(Nanos::secs_ceil),
@@ -353,12 +354,12 @@ fn returns_go_where_the_cost_was_taken() {
         for (jump, comes_back) in [(0, true), (1, true), (40, false)] {
             let left = 60 / periods;
             let mut bucket = limits.start_at(clock(100, 600 + left - 6));
-            let first =
-                Ask::new(3, Nanos::from_secs(100)).at_wall(Nanos::from_secs(600 + left - 6));
+            let first = BucketRequest::new(3, Nanos::from_secs(100))
+                .at_wall(Nanos::from_secs(600 + left - 6));
             let taken = Taken::new(&bucket, &first);
             assert!(!limits.answer(&mut bucket, &first).is_refused());
             let wall = Nanos::from_secs(600 + left + 1 + jump);
-            let second = Ask::new(1, Nanos::from_secs(107)).at_wall(wall);
+            let second = BucketRequest::new(1, Nanos::from_secs(107)).at_wall(wall);
             assert!(!limits.answer(&mut bucket, &second).is_refused());
             let given = limits.give_back(&mut bucket, &taken);
             assert_eq!(given, comes_back, "{limits:?}");

@@ -1,7 +1,7 @@
 //! Compares the warm-up with Guava's formulas in floating point.
 
 use loudou_limiter::algorithm::{Algorithm, SmoothWarmup};
-use loudou_limiter::{Ask, Decimal, Limit, Limits, Nanos, Rate, Verdict};
+use loudou_limiter::{BucketRequest, Decimal, Limit, Limits, Nanos, Rate, Verdict};
 use proptest::prelude::*;
 
 use super::spec::{Kind, Spec, spec_of};
@@ -92,7 +92,7 @@ proptest! {
             if cost == 0 {
                 continue;
             }
-            let ask = Ask::new(cost, Nanos::new(now)).waiting(Some(Nanos::MAX));
+            let ask = BucketRequest::new(cost, Nanos::new(now)).waiting(Some(Nanos::MAX));
             let decision = only(&limits.answer(&mut bucket, &ask));
             if decision.verdict == Verdict::Refuse {
                 break;
@@ -117,7 +117,7 @@ proptest! {
             now = Nanos::new(at);
             limits.decide(&mut whole, cost, now);
         }
-        let patient = |cost: u64| Ask::new(cost, now).waiting(Some(Nanos::MAX));
+        let patient = |cost: u64| BucketRequest::new(cost, now).waiting(Some(Nanos::MAX));
         let mut parts = whole.clone();
         let sum = costs.iter().sum();
         let all = only(&limits.answer(&mut whole, &patient(sum)));

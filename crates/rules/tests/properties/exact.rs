@@ -163,7 +163,7 @@ impl Model {
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Ask(u64),
+    BucketRequest(u64),
     Edit(Numbers, Carry),
 }
 
@@ -202,7 +202,7 @@ fn steps(
 ) -> impl Strategy<Value = Vec<(u64, Step)>> {
     let edit = (numbers, prop::sample::select(carries));
     let step = prop_oneof![
-        1 => (1..=3_u64).prop_map(Step::Ask),
+        1 => (1..=3_u64).prop_map(Step::BucketRequest),
         1 => edit.prop_map(|(numbers, carry)| Step::Edit(numbers, carry)),
     ];
     let pause =
@@ -226,7 +226,7 @@ fn run(first: Numbers, steps: &[(u64, Step)]) -> Result<Fraction, TestCaseError>
         let now = model.now + pause;
         model.until(now);
         match *step {
-            Step::Ask(cost) => {
+            Step::BucketRequest(cost) => {
                 let capacity = Fraction::whole(model.numbers.capacity);
                 let fits = |used: &Fraction| used.plus(&Fraction::whole(cost)) <= capacity;
                 let answer = only(&limits.decide(&mut bucket, cost, Nanos::new(now)));

@@ -1,15 +1,15 @@
 //! Compares the health of an upstream with a list of its responses.
 
 use loudou_limiter::{Decimal, Nanos};
-use loudou_store::When;
+use loudou_store::UpstreamCondition;
 use loudou_store::health::Health;
 use proptest::prelude::*;
 
 /// A tenth of a second, which is the slot length in a window of one second.
 const SLOT: u64 = 100_000_000;
 
-fn when(over: u32, under: u32, least: u32) -> When {
-    When {
+fn when(over: u32, under: u32, least: u32) -> UpstreamCondition {
+    UpstreamCondition {
         over: Decimal::from_thousandths(over),
         until_under: Decimal::from_thousandths(under),
         within: Nanos::from_secs(1),
@@ -17,7 +17,7 @@ fn when(over: u32, under: u32, least: u32) -> When {
     }
 }
 
-fn any_when() -> impl Strategy<Value = When> {
+fn any_when() -> impl Strategy<Value = UpstreamCondition> {
     (1..=1_000_u32, 1..=1_000_u32, 1..8_u32)
         .prop_map(|(one, two, least)| when(one.max(two), one.min(two), least))
 }
@@ -43,7 +43,7 @@ impl Naive {
         (all, errors)
     }
 
-    fn look(&mut self, when: &When, now: u64) {
+    fn look(&mut self, when: &UpstreamCondition, now: u64) {
         let (all, errors) = self.count(now);
         let of = |share: Decimal| u64::from(share.thousandths()) * all;
         let fails = if self.fails {
@@ -57,14 +57,14 @@ impl Naive {
     }
 
     /// Looks at each start of a slot up to `now`.
-    fn pass(&mut self, when: &When, now: u64) {
+    fn pass(&mut self, when: &UpstreamCondition, now: u64) {
         for slot in self.looked / SLOT + 1..=now / SLOT {
             self.look(when, slot * SLOT);
         }
         self.looked = self.looked.max(now);
     }
 
-    fn respond(&mut self, when: &When, is_error: bool, now: u64) {
+    fn respond(&mut self, when: &UpstreamCondition, is_error: bool, now: u64) {
         self.pass(when, now);
         self.responses.push((now, is_error));
         self.look(when, now);
@@ -136,7 +136,7 @@ proptest! {
         times in prop::collection::vec((any::<u64>(), any::<bool>()), 1..20),
         bytes in prop::collection::vec(any::<u8>(), 0..140),
     ) {
-        let when = When { within: Nanos::new(within), ..when };
+        let when = UpstreamCondition { within: Nanos::new(within), ..when };
         let mut healths = vec![Health::new(&when, Nanos::new(times[0].0))];
         healths.extend(Health::decode(&bytes).map(|(health, _)| health));
         let mut written = bytes;

@@ -15,16 +15,16 @@ fn at_most(capacity: u64, lease: u64) -> Limits {
 /// After a pause, takes a cost or gives back a cost in flight.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Take(u64),
-    Give(usize),
+    Acquire(u64),
+    Release(usize),
     /// The end of a request is never reported.
     Lose(usize),
 }
 
 fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
     let step = prop_oneof![
-        3 => (1..=3_u64).prop_map(Step::Take),
-        2 => any::<usize>().prop_map(Step::Give),
+        3 => (1..=3_u64).prop_map(Step::Acquire),
+        2 => any::<usize>().prop_map(Step::Release),
         1 => any::<usize>().prop_map(Step::Lose),
     ];
     let pause = prop_oneof![3 => 0..=4_u64, 1 => 0..=60_u64];
@@ -40,8 +40,8 @@ enum Change {
 
 fn change() -> impl Strategy<Value = (u64, Change)> {
     let step = prop_oneof![
-        4 => (1..=3_u64).prop_map(Step::Take),
-        2 => any::<usize>().prop_map(Step::Give),
+        4 => (1..=3_u64).prop_map(Step::Acquire),
+        2 => any::<usize>().prop_map(Step::Release),
         1 => any::<usize>().prop_map(Step::Lose),
     ];
     let change = prop_oneof![
@@ -68,15 +68,15 @@ proptest! {
         for (pause, step) in steps {
             now += pause;
             match step {
-                Step::Take(cost) => {
+                Step::Acquire(cost) => {
                     let answer = limits.decide(&mut bucket, cost, Nanos::new(now));
                     prop_assert_eq!(only(&answer).retry_after, None);
                     if !answer.is_refused() {
                         flying.push((answer.at().get(), cost));
                     }
                 }
-                Step::Give(_) | Step::Lose(_) if flying.is_empty() => {}
-                Step::Give(which) => {
+                Step::Release(_) | Step::Lose(_) if flying.is_empty() => {}
+                Step::Release(which) => {
                     let (at, cost) = flying.swap_remove(which % flying.len());
                     limits.release(&mut bucket, cost, Nanos::new(at), Nanos::new(now));
                 }
@@ -149,14 +149,14 @@ proptest! {
         for (pause, change) in steps {
             now += pause;
             match change {
-                Change::Step(Step::Take(cost)) => {
+                Change::Step(Step::Acquire(cost)) => {
                     let answer = limits.decide(&mut bucket, cost, Nanos::new(now));
                     if !answer.is_refused() {
                         flying.push((now, cost, lease));
                     }
                 }
                 Change::Step(_) if flying.is_empty() => {}
-                Change::Step(Step::Give(which)) => {
+                Change::Step(Step::Release(which)) => {
                     let (at, cost, shortest) = flying.swap_remove(which % flying.len());
                     let before = limits.used(&bucket, Nanos::new(now))[0];
                     limits.release(&mut bucket, cost, Nanos::new(at), Nanos::new(now));

@@ -1,7 +1,7 @@
 //! A bucket may be converted at any later time, with the same result as an immediate conversion for
 //! each change.
 
-use loudou_limiter::{Ask, Bucket, Nanos};
+use loudou_limiter::{Bucket, BucketRequest, Nanos};
 use proptest::prelude::*;
 
 use super::changing::{
@@ -66,7 +66,7 @@ proptest! {
                     *version = rule.history.version;
                     prop_assert_eq!(&*bucket, &soon[index]);
                     let clock = rule.clock(now);
-                    let ask = Ask::new(cost, clock.now).at_wall(clock.wall).waiting(wait.map(Nanos::new));
+                    let ask = BucketRequest::new(cost, clock.now).at_wall(clock.wall).waiting(wait.map(Nanos::new));
                     let limits = limits_of(&rule.rule, key);
                     let answer = limits.answer(bucket, &ask);
                     prop_assert_eq!(limits.answer(&mut soon[index], &ask), answer);

@@ -169,7 +169,7 @@ proptest! {
         }
         prop_assert_eq!(at_once.is_refused(), first.is_refused() || second.is_refused());
         if !at_once.is_refused() {
-            prop_assert_eq!((whole.last, whole.line), (parts.last, parts.line));
+            prop_assert_eq!((whole.last, whole.queue_end), (parts.last, parts.queue_end));
             // Where they wait, two are promised something instead of one.
             prop_assert_eq!(own(&limits, &whole), own(&limits, &parts));
             prop_assert_eq!(at_once, second);

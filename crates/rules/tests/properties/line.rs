@@ -2,7 +2,7 @@
 //! request that the new numbers admit sooner.
 
 use loudou_limiter::bounds::MAX_WAIT;
-use loudou_limiter::{Ask, Carry, Clock, Nanos, Plan, Taken, convert};
+use loudou_limiter::{BucketRequest, Carry, Clock, Nanos, Plan, Taken, convert};
 use proptest::prelude::*;
 
 use super::changing::{Named, any_limits, of_named};
@@ -12,7 +12,7 @@ use super::config;
 enum Step {
     Edit(Named, Carry),
     /// A cost, and a maximum wait that replaces the limit's.
-    Ask(u64, Option<u64>),
+    BucketRequest(u64, Option<u64>),
 }
 
 fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
@@ -25,7 +25,7 @@ fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
     ]);
     let step = prop_oneof![
         1 => edit.prop_map(|(limits, carry)| Step::Edit(limits, carry)),
-        3 => (1..=4_u64, wait).prop_map(|(cost, wait)| Step::Ask(cost, wait)),
+        3 => (1..=4_u64, wait).prop_map(|(cost, wait)| Step::BucketRequest(cost, wait)),
     ];
     let pause = prop_oneof![5 => Just(0), 4 => 0..=20_u64, 1 => 0..=2_000_000_000_u64];
     prop::collection::vec((pause, step), 1..60)
@@ -62,8 +62,8 @@ proptest! {
                     bucket = convert(&limits, &new, carry, &bucket, clock);
                     limits = new;
                 }
-                Step::Ask(cost, wait) => {
-                    let ask = Ask::new(cost, Nanos::new(now)).waiting(wait.map(Nanos::new));
+                Step::BucketRequest(cost, wait) => {
+                    let ask = BucketRequest::new(cost, Nanos::new(now)).waiting(wait.map(Nanos::new));
                     let taken = Taken::new(&bucket, &ask);
                     let answer = limits.answer(&mut bucket, &ask);
                     if answer.is_refused() {

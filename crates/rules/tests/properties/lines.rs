@@ -4,7 +4,7 @@
 //! that its rates let out in the window and in the maximum wait before it, plus the maximum cost of
 //! a request.
 
-use loudou_limiter::{Ask, Bucket, Carry, Clock, Limits, Nanos, Plan, Taken, convert};
+use loudou_limiter::{Bucket, BucketRequest, Carry, Clock, Limits, Nanos, Plan, Taken, convert};
 use proptest::prelude::*;
 
 use super::config;
@@ -151,7 +151,7 @@ impl World {
             came: now,
             loans: Vec::new(),
         };
-        let ask = Ask::new(cost, Nanos::new(now));
+        let ask = BucketRequest::new(cost, Nanos::new(now));
         for rule in &mut self.rules {
             let place = rule.place(user);
             let bucket = &mut rule.buckets[place];

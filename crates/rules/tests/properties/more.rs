@@ -1,7 +1,7 @@
 //! The reported time until more capacity is available is the first instant at which one more unit
 //! would be admitted, whether the request was admitted or refused.
 
-use loudou_limiter::{Ask, Nanos, TellsMore, Verdict};
+use loudou_limiter::{BucketRequest, Nanos, NeedsMoreAfter, Verdict};
 use proptest::prelude::*;
 
 use super::spec::{Kind, spec};
@@ -15,12 +15,12 @@ proptest! {
         let limits = one(spec);
         let mut bucket = limits.start(Nanos::ZERO);
         for (now, cost) in timed(&train, spec.period, 0) {
-            let ask = Ask::new(cost, Nanos::new(now)).telling_more(TellsMore::Always);
+            let ask = BucketRequest::new(cost, Nanos::new(now)).needing_more_after(NeedsMoreAfter::Always);
             let answer = limits.answer(&mut bucket, &ask);
             let decision = only(&answer);
             let more = |after: Nanos| {
                 let at = answer.at().saturating_add(after);
-                let ask = Ask::new(decision.remaining + 1, at).waiting(Some(Nanos::ZERO));
+                let ask = BucketRequest::new(decision.remaining + 1, at).waiting(Some(Nanos::ZERO));
                 limits.answer(&mut bucket.clone(), &ask).verdict()
             };
             let Some(after) = answer.more_after() else {
@@ -51,12 +51,12 @@ fn only_those_tell_that_are_asked() {
     let funnel = Funnel::new(2, Rate::parse("1/s").expect("a rate")).expect("valid");
     let limits = Limits::new(vec![Limit::new("burst", funnel)]).expect("one");
     for (tells, admitted, refused) in [
-        (TellsMore::Never, None, None),
-        (TellsMore::IfRefused, None, Some(1)),
-        (TellsMore::Always, Some(1), Some(1)),
+        (NeedsMoreAfter::Never, None, None),
+        (NeedsMoreAfter::IfRefused, None, Some(1)),
+        (NeedsMoreAfter::Always, Some(1), Some(1)),
     ] {
         let mut bucket = limits.start(Nanos::ZERO);
-        let ask = Ask::new(2, Nanos::ZERO).telling_more(tells);
+        let ask = BucketRequest::new(2, Nanos::ZERO).needing_more_after(tells);
         let mut told = || limits.answer(&mut bucket, &ask).more_after();
         // A second refusal, for two units, would wait two seconds. The first unit is available
         // after one second.

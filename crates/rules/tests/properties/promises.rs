@@ -9,7 +9,7 @@ use loudou_limiter::algorithm::{
     Algorithm, Align, FixedWindow, Funnel, LeakyQueue, Refill, SmoothBursty, TokenBucket,
 };
 use loudou_limiter::{
-    Ask, Bucket, Carry, Clock, Decimal, Limit, Limits, Nanos, Rate, Taken, convert,
+    Bucket, BucketRequest, Carry, Clock, Decimal, Limit, Limits, Nanos, Rate, Taken, convert,
 };
 use proptest::prelude::*;
 
@@ -242,7 +242,7 @@ impl World {
     }
 
     fn come(&mut self, now: u64, cost: u64) {
-        let ask = Ask::new(cost, Nanos::new(now));
+        let ask = BucketRequest::new(cost, Nanos::new(now));
         let taken = Taken::new(&self.bucket, &ask);
         let answer = self.limits.answer(&mut self.bucket, &ask);
         if answer.is_refused() {

@@ -2,7 +2,9 @@
 //! any window, their number is at most the number that the rates in force let out, plus one.
 
 use loudou_limiter::algorithm::LeakyQueue;
-use loudou_limiter::{Ask, Bucket, Carry, Clock, Limit, Limits, Nanos, Plan, Rate, Taken, convert};
+use loudou_limiter::{
+    Bucket, BucketRequest, Carry, Clock, Limit, Limits, Nanos, Plan, Rate, Taken, convert,
+};
 use proptest::prelude::*;
 
 use super::config;
@@ -135,7 +137,7 @@ impl World {
     }
 
     fn come(&mut self, now: u64, cost: u64) {
-        let ask = Ask::new(cost, Nanos::new(now));
+        let ask = BucketRequest::new(cost, Nanos::new(now));
         let taken = Taken::new(&self.bucket, &ask);
         let answer = self.limits.answer(&mut self.bucket, &ask);
         if answer.is_refused() {
@@ -206,7 +208,7 @@ impl World {
     /// Waiting requests keep their places. If there are none, everything is forgotten.
     fn reset(&mut self, now: u64) {
         let clock = Clock::at(Nanos::new(now));
-        let anew = self.limits.anew_behind(&self.bucket, clock);
+        let anew = self.limits.reset_behind_queue(&self.bucket, clock);
         let stays = anew.is_some();
         let last = Nanos::new(now).max(self.bucket.last);
         self.bucket = anew.unwrap_or_else(|| self.limits.start(last));

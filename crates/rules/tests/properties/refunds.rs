@@ -1,6 +1,6 @@
 //! Returns of the cost of an abandoned request.
 
-use loudou_limiter::{Ask, Bucket, Limits, Nanos, Taken};
+use loudou_limiter::{Bucket, BucketRequest, Limits, Nanos, Taken};
 use proptest::prelude::*;
 
 use super::spec::{Kind, spec, spec_of};
@@ -61,7 +61,7 @@ impl World {
 
     /// Checks that the second bucket admits every request that the first one admits.
     fn step(&mut self, number: usize, (now, cost): (u64, u64), back: Option<usize>) -> bool {
-        let ask = Ask::new(cost, Nanos::new(now));
+        let ask = BucketRequest::new(cost, Nanos::new(now));
         let taken = Taken::new(&self.bucket, &ask);
         let answer = self.limits.answer(&mut self.bucket, &ask);
         let mut agrees = true;
@@ -154,7 +154,7 @@ proptest! {
             now = at;
         }
         let before = bucket.clone();
-        let ask = Ask::new(cost, Nanos::new(now));
+        let ask = BucketRequest::new(cost, Nanos::new(now));
         let taken = Taken::new(&bucket, &ask);
         if limits.answer(&mut bucket, &ask).is_refused() {
             return Ok(());
@@ -197,7 +197,7 @@ proptest! {
         let mut bucket = limits.start(Nanos::ZERO);
         let mut taken = Vec::new();
         for (now, cost, takes) in gives {
-            let ask = Ask::new(cost, Nanos::new(now));
+            let ask = BucketRequest::new(cost, Nanos::new(now));
             taken.push(Taken::new(&bucket, &ask));
             if takes {
                 limits.answer(&mut bucket, &ask);

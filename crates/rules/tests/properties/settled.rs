@@ -1,7 +1,7 @@
 //! Requests that reserve a cost, and are settled at what they really cost when they end.
 
 use loudou_limiter::bounds::MAX_REMEMBERED;
-use loudou_limiter::{Ask, Bucket, Clock, Limits, Nanos, Settling, Taken};
+use loudou_limiter::{Bucket, BucketRequest, Clock, Limits, Nanos, Settling, Taken};
 use proptest::prelude::*;
 
 use super::spec::{Kind, Spec, spec_of};
@@ -86,12 +86,12 @@ impl World {
         } else {
             actual.min(reserved)
         };
-        let ask = Ask::new(reserved, Nanos::new(now));
+        let ask = BucketRequest::new(reserved, Nanos::new(now));
         let taken = Taken::new(&self.bucket, &ask);
         if self.limits.answer(&mut self.bucket, &ask).is_refused() {
             return false;
         }
-        let known = Ask::new(actual.min(reserved), Nanos::new(now));
+        let known = BucketRequest::new(actual.min(reserved), Nanos::new(now));
         let is_refused = self.limits.answer(&mut self.knowing, &known).is_refused();
         assert!(!is_refused, "it fits where the others take less");
         self.charged.push((now, reserved));
@@ -220,7 +220,7 @@ proptest! {
         prop_assume!(u128::from(debt + cost) * u128::from(spec.period) < longest);
         let limits = one(spec);
         let mut bucket = limits.start(Nanos::ZERO);
-        let ask = Ask::new(reserved.min(spec.capacity), Nanos::ZERO);
+        let ask = BucketRequest::new(reserved.min(spec.capacity), Nanos::ZERO);
         let taken = Taken::new(&bucket, &ask);
         if limits.answer(&mut bucket, &ask).is_refused() {
             return Ok(());
@@ -250,7 +250,7 @@ fn what_is_not_needed_comes_back_beside_a_debt() {
         let limits = one(Spec::new(kind, 10, 1, 1_000, 0));
         let mut bucket = limits.start(Nanos::ZERO);
         let mut take = |cost| {
-            let ask = Ask::new(cost, Nanos::ZERO);
+            let ask = BucketRequest::new(cost, Nanos::ZERO);
             let taken = Taken::new(&bucket, &ask);
             assert!(!limits.answer(&mut bucket, &ask).is_refused());
             taken
@@ -271,11 +271,11 @@ fn what_was_needed_leaves_first() {
     for kind in [Kind::Funnel, Kind::Greedy, Kind::Interval] {
         let limits = one(Spec::new(kind, 20, 1, 1_000, 0));
         let mut bucket = limits.start(Nanos::ZERO);
-        let ask = Ask::new(10, Nanos::ZERO);
+        let ask = BucketRequest::new(10, Nanos::ZERO);
         let taken = Taken::new(&bucket, &ask);
         limits.answer(&mut bucket, &ask);
         let now = Nanos::new(4_000);
-        limits.answer(&mut bucket, &Ask::new(1, now));
+        limits.answer(&mut bucket, &BucketRequest::new(1, now));
         assert_eq!(limits.used(&bucket, now), [10 - 4 + 1], "{kind:?}");
         limits.settle(&mut bucket, &taken, 5, Clock::at(now));
         assert_eq!(limits.used(&bucket, now), [5 - 4 + 1], "{kind:?}");

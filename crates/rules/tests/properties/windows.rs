@@ -1,6 +1,6 @@
 //! Properties of limits with a window.
 
-use loudou_limiter::{Ask, Nanos};
+use loudou_limiter::{BucketRequest, Nanos};
 use proptest::prelude::*;
 
 use super::spec::{Kind, Spec, spec};
@@ -57,7 +57,7 @@ proptest! {
         let mut end = 0;
         let mut sum = 0;
         for ((now, cost), wall) in timed(&train, spec.period, 0).into_iter().zip(walls) {
-            let ask = Ask::new(cost, Nanos::new(now)).at_wall(Nanos::new(wall));
+            let ask = BucketRequest::new(cost, Nanos::new(now)).at_wall(Nanos::new(wall));
             let decision = only(&limits.answer(&mut bucket, &ask));
             if now >= end {
                 sum = 0;

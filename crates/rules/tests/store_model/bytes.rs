@@ -6,7 +6,7 @@ use loudou_rules::rule_set::ActiveRule;
 use loudou_rules::versions::History;
 use loudou_store::names::Names;
 use loudou_store::page::Page;
-use loudou_store::{CAS_OVERWRITE, GaveUp, SharedData, Table, Why, Written};
+use loudou_store::{CAS_OVERWRITE, GaveUp, ReleaseReason, SharedData, Table, Written};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ struct RawSlot {
     /// Present only with its flag, and never zero.
     given: u64,
     /// Present only with its flag, and never all zeros.
-    conduct: ([u64; 3], u16, u8),
+    ban_history: ([u64; 3], u16, u8),
     /// Present only with its flag, and never zero. A time in milliseconds: after the last touch,
     /// the end of permits, else the beginning of refusals.
     held: u64,
@@ -48,7 +48,7 @@ const VERSION: u32 = 7;
 /// Units were given back to the bucket of the slot.
 const GIVEN: u8 = 1;
 /// The slot has a conduct.
-const CONDUCT: u8 = 8;
+const BAN_HISTORY: u8 = 8;
 /// The slot has an instant, which is the end of permits or the beginning of refusals.
 const HELD: u8 = 16;
 /// The slot has a queue.
@@ -92,13 +92,13 @@ fn raw_slot() -> impl Strategy<Value = RawSlot> {
                 u40s,
                 ([flags, refused_at @ ..], origin, given),
                 mut words,
-                conduct,
+                ban_history,
             )| {
                 // Zeros at the end are left out.
                 while words.last() == Some(&0) {
                     words.pop();
                 }
-                let (mut lease, some, mut left, last_left) = conduct.4;
+                let (mut lease, some, mut left, last_left) = ban_history.4;
                 lease[3] = some;
                 left.push(last_left);
                 let without_lease = if flags & LEASE == 0 { LATER } else { 0 };
@@ -111,8 +111,8 @@ fn raw_slot() -> impl Strategy<Value = RawSlot> {
                     flags: flags & !without_lease,
                     origin,
                     given,
-                    conduct: (conduct.0, conduct.1, conduct.2),
-                    held: conduct.3,
+                    ban_history: (ban_history.0, ban_history.1, ban_history.2),
+                    held: ban_history.3,
                     line: last + 1 + later % (u64::MAX - last),
                     lease,
                     later: left,
@@ -143,8 +143,8 @@ fn raw_page(slots: &[RawSlot]) -> Vec<u8> {
         if slot.flags & GIVEN != 0 {
             out.extend(&slot.given.to_le_bytes()[..5]);
         }
-        if slot.flags & CONDUCT != 0 {
-            let (times, strikes, bans) = slot.conduct;
+        if slot.flags & BAN_HISTORY != 0 {
+            let (times, strikes, bans) = slot.ban_history;
             for time in times {
                 out.extend(&time.to_le_bytes()[..5]);
             }
@@ -231,17 +231,17 @@ proptest! {
             prop_assert_eq!((slot.rule_tag, slot.version), raw.tags);
             prop_assert_eq!(slot.bucket.last.get(), raw.last);
             prop_assert_eq!([slot.idle_at_ms, slot.admitted, slot.refused], raw.u40s);
-            let flags = raw.flags & !(GIVEN | CONDUCT | HELD | LINE | LEASE | LATER);
+            let flags = raw.flags & !(GIVEN | BAN_HISTORY | HELD | LINE | LEASE | LATER);
             prop_assert_eq!((slot.flags, slot.origin), (flags, raw.origin));
             let given = if raw.flags & GIVEN == 0 { 0 } else { raw.given };
             prop_assert_eq!(slot.bucket.given, given);
             let instant = if raw.flags & HELD == 0 { 0 } else { raw.held };
             let instants = if instant * 1_000_000 > raw.last { (instant, 0) } else { (0, instant) };
             prop_assert_eq!((slot.held_until_ms, slot.refused_since_ms), instants);
-            let conduct = slot.conduct;
-            let times = [conduct.banned_until_ms, conduct.since_ms, conduct.clean_at_ms];
-            let expected = if raw.flags & CONDUCT == 0 { ([0; 3], 0, 0) } else { raw.conduct };
-            prop_assert_eq!((times, conduct.strikes, conduct.bans), expected);
+            let ban_history = slot.ban_history;
+            let times = [ban_history.banned_until_ms, ban_history.since_ms, ban_history.clean_at_ms];
+            let expected = if raw.flags & BAN_HISTORY == 0 { ([0; 3], 0, 0) } else { raw.ban_history };
+            prop_assert_eq!((times, ban_history.strikes, ban_history.bans), expected);
             let lease = slot.lease.as_deref().map(Lease::to_words);
             let expected = (raw.flags & LEASE != 0).then_some(raw.lease);
             prop_assert_eq!(lease, expected);
@@ -292,7 +292,7 @@ proptest! {
     fn any_numbers_in_a_page_are_survived(
         mut slots in prop::collection::vec(raw_slot(), 1..=16),
         now in any::<u64>(), pick in prop::sample::select(limits()),
-        why in prop::sample::select(vec![Why::Ended, Why::Left, Why::Refused]),
+        why in prop::sample::select(vec![ReleaseReason::Ended, ReleaseReason::Left, ReleaseReason::Refused]),
         version in prop_oneof![4 => Just(VERSION), 2 => 0..VERSION, 1 => VERSION + 1..],
     ) {
         let mut world = World::new(16);
@@ -332,8 +332,8 @@ proptest! {
                 Err(error) => prop_assert_eq!(error, GaveUp::PageFull),
             }
             for receipt in receipts.iter().flatten() {
-                let give = limits.give(key, receipt, why, clock(now));
-                prop_assert_eq!(world.table.give(&mut world.store, &give, &mut world.stats), Ok(()));
+                let give = limits.release(key, receipt, why, clock(now));
+                prop_assert_eq!(world.table.release(&mut world.store, &give, &mut world.stats), Ok(()));
                 let Some(slot) = world.slot(key) else { continue };
                 let look = super::limits(&limits).peek(&slot.bucket, 0, Nanos::new(now));
                 for limit in look.decisions() {
@@ -356,7 +356,7 @@ fn a_page_has_bounds() {
         flags: 0,
         origin: 9,
         given: 10,
-        conduct: ([0; 3], 0, 0),
+        ban_history: ([0; 3], 0, 0),
         held: 0,
         line: 0,
         lease: [0; LEASE_WORDS],
@@ -373,12 +373,12 @@ fn a_page_has_bounds() {
     claimed[55] = 17;
     assert!(Page::decode(&claimed).is_err());
     // A zero is left out, an empty conduct and a fresh lease.
-    for flags in [GIVEN, CONDUCT, HELD, LEASE] {
+    for flags in [GIVEN, BAN_HISTORY, HELD, LEASE] {
         let with = |some: u8| RawSlot {
             flags,
             given: some.into(),
             lease: [some.into(); LEASE_WORDS],
-            conduct: ([0; 3], 0, some),
+            ban_history: ([0; 3], 0, some),
             held: some.into(),
             ..slot(2)
         };

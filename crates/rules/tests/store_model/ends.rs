@@ -5,8 +5,8 @@ use loudou_rules::rule_set::ActiveRule;
 use loudou_store::memory::MemoryStore;
 use loudou_store::page::{FLAG_KEEPS_GAIN, FLAG_PINNED};
 use loudou_store::{
-    Cas, GaveUp, Give, LiveRule, MAX_RETRIES, Receipt, SharedData, StoreFailed, StoreStats, Why,
-    Written,
+    Cas, GaveUp, LiveRule, MAX_RETRIES, Receipt, Release, ReleaseReason, SharedData, StoreFailed,
+    StoreStats, Written,
 };
 use serde_json::json;
 
@@ -24,13 +24,13 @@ pub(super) fn give<'a>(
     key: &'a str,
     receipt: &'a Receipt,
     now: u64,
-) -> Give<'a> {
-    rule.give(key, receipt, Why::Ended, clock(now))
+) -> Release<'a> {
+    rule.release(key, receipt, ReleaseReason::Ended, clock(now))
 }
 
 impl World {
-    fn release(&mut self, give: &Give<'_>) -> Result<(), GaveUp> {
-        self.table.give(&mut self.store, give, &mut self.stats)
+    fn release(&mut self, give: &Release<'_>) -> Result<(), GaveUp> {
+        self.table.release(&mut self.store, give, &mut self.stats)
     }
 
     /// The receipt of an admitted request.
@@ -165,7 +165,7 @@ fn a_lost_return_is_counted() {
             sets: 0,
         };
         let mut stats = StoreStats::default();
-        let outcome = table.give(&mut broken, &give(&limits, "k", &receipt, 20), &mut stats);
+        let outcome = table.release(&mut broken, &give(&limits, "k", &receipt, 20), &mut stats);
         assert_eq!((outcome, broken.sets), (Err(gave_up), sets));
         let retries = u64::from(sets.saturating_sub(1));
         let expected = StoreStats {
@@ -197,7 +197,9 @@ fn a_longer_lease_revives_no_receipt() {
     let long = edited(&short, &with("1m"), Carry::Keep, 9 * S / 2);
     let mut returned = |receipt: &Receipt, now: u64| {
         let give = give(&long, "k", receipt, now);
-        let returned = world.table.give(&mut world.store, &give, &mut world.stats);
+        let returned = world
+            .table
+            .release(&mut world.store, &give, &mut world.stats);
         returned.expect("the store works");
         world.admits(&long, "k", now + 1)
     };

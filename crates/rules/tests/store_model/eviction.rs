@@ -1,8 +1,8 @@
 //! Evictions from a full page, and buckets that are never evicted.
 
-use loudou_limiter::{Ask, Carry, Nanos};
+use loudou_limiter::{BucketRequest, Carry, Nanos};
 use loudou_store::page::{Evicted, FLAG_KEEPS_GAIN, FLAG_PINNED, Page, PageFull, SLOTS, Slot};
-use loudou_store::{GaveUp, LiveRule, SetBan, SetTo};
+use loudou_store::{BanChange, GaveUp, LiveRule, SetBan};
 use serde_json::json;
 
 use super::{Decides as _, World, clock, edited, per_day, rule, take};
@@ -95,7 +95,7 @@ fn a_fraction_of_a_millisecond_is_not_idle_yet() {
 fn banned_buckets_go_last_and_operators_bans_never() {
     let banned = |page: &mut Page, index: usize, until_ms: u64, flags: u8| {
         let slot = &mut page.slots[index];
-        slot.conduct.banned_until_ms = until_ms;
+        slot.ban_history.banned_until_ms = until_ms;
         slot.idle_at_ms = until_ms.max(slot.idle_at_ms);
         slot.flags = flags;
     };
@@ -132,8 +132,8 @@ fn a_page_of_banned_buckets_takes_no_newcomer() {
         assert!(world.admits(&limits, key, 0));
         world.edit(key, |slot| {
             slot.flags |= FLAG_PINNED;
-            slot.conduct.banned_until_ms = 1_000;
-            slot.conduct.clean_at_ms = 1_000;
+            slot.ban_history.banned_until_ms = 1_000;
+            slot.ban_history.clean_at_ms = 1_000;
         });
     }
     let before = world.page(0);
@@ -256,8 +256,8 @@ fn a_peek_does_not_make_a_bucket_idle_early() {
     for _ in 0..10 {
         assert!(world.admits(&limits, "k", 0));
     }
-    let peek = loudou_store::Take {
-        ask: Ask::new(0, Nanos::new(9 * S)),
+    let peek = loudou_store::Acquire {
+        request: BucketRequest::new(0, Nanos::new(9 * S)),
         ..take(&limits, "k", 9 * S)
     };
     let table = world.table.clone();
@@ -321,7 +321,7 @@ fn a_banned_bucket_that_is_brought_forward_is_not_idle_too_soon() {
     let ban = SetBan {
         rule: &quick,
         key: "k",
-        ban: SetTo::Banned(Some(Nanos::from_secs(2))),
+        ban: BanChange::Banned(Some(Nanos::from_secs(2))),
         clock: clock(1),
     };
     let banned = world
@@ -329,7 +329,7 @@ fn a_banned_bucket_that_is_brought_forward_is_not_idle_too_soon() {
         .set_ban(&mut world.store, &ban, &mut world.stats);
     banned.expect("room");
     let daily = edited(&quick, &funnel("1/d"), Carry::Keep, 2);
-    let take = daily.take("k", Ask::new(1, Nanos::new(3)));
+    let take = daily.acquire("k", BucketRequest::new(1, Nanos::new(3)));
     let charge = world
         .table
         .charge(&mut world.store, &take, &mut world.stats);

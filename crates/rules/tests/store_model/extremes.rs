@@ -2,7 +2,9 @@
 
 use loudou_limiter::algorithm::Algorithm;
 use loudou_limiter::bounds::MAX_AMOUNT;
-use loudou_limiter::{Ask, Bucket, Carry, Clock, Limits, MAX_BUCKET_WORDS, Nanos, convert};
+use loudou_limiter::{
+    Bucket, BucketRequest, Carry, Clock, Limits, MAX_BUCKET_WORDS, Nanos, convert,
+};
 use loudou_rules::config::parse_limits;
 use loudou_store::SharedData as _;
 use loudou_store::page::{Page, Slot};
@@ -147,7 +149,7 @@ fn check(template: &Slot, limits: &Limits, bucket: &Bucket, now: Nanos) {
     let read = Page::decode(&bytes).expect("well-formed");
     let read = &read.slots[0].bucket;
     assert_eq!((read.last, read.words()), (bucket.last, bucket.words()));
-    let ask = Ask::new(1, now).waiting(Some(Nanos::MAX));
+    let ask = BucketRequest::new(1, now).waiting(Some(Nanos::MAX));
     let answers = [bucket, read].map(|bucket| limits.answer(&mut bucket.clone(), &ask));
     assert_eq!(answers[0], answers[1], "{limits:?}");
     for limit in answers[0].decisions() {

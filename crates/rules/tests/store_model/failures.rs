@@ -127,7 +127,7 @@ fn a_failing_host_is_no_decision() {
         }
         let id = world.table.id(super::tag(), "k");
         assert_eq!(world.table.reset(&mut store, id), Err(GaveUp::Failed));
-        let looked = world.table.look(&mut store, id);
+        let looked = world.table.get(&mut store, id);
         assert_eq!(looked.is_err(), trouble == Trouble::FailRead);
     }
     let lost = StoreStats {
@@ -223,7 +223,7 @@ fn a_page_of_another_version_is_left_alone() {
             assert_eq!(world.take(&limits, "k", 5), Err(GaveUp::UnknownPage));
         }
         assert_eq!(
-            world.table.look(&mut world.store, id),
+            world.table.get(&mut world.store, id),
             Err(GaveUp::UnknownPage)
         );
         assert_eq!(

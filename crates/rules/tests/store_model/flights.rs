@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use loudou_limiter::Nanos;
 use loudou_rules::rule_set::ActiveRule;
-use loudou_store::{Attempt, GaveUp, Giving, Receipt, SharedData, StoreStats, Table};
+use loudou_store::{Attempt, GaveUp, Receipt, ReleaseAttempt, SharedData, StoreStats, Table};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -17,7 +17,7 @@ use super::{World, rule, take};
 enum Doing<'a> {
     Taking(Want, Box<Attempt<'a>>),
     Flying(Want, &'a Receipt),
-    Giving(Want, Box<Giving<'a>>),
+    ReleaseAttempt(Want, Box<ReleaseAttempt<'a>>),
 }
 
 struct Worker<'a> {
@@ -52,7 +52,7 @@ impl Model<'_> {
             .filter_map(|worker| worker.doing.as_ref());
         let held = doing.filter_map(|doing| match doing {
             Doing::Taking(..) => None,
-            Doing::Flying(want, _) | Doing::Giving(want, _) => Some(want.key),
+            Doing::Flying(want, _) | Doing::ReleaseAttempt(want, _) => Some(want.key),
         });
         held.collect::<BTreeSet<_>>().len()
     }
@@ -70,7 +70,7 @@ impl Model<'_> {
                     return false;
                 };
                 let mut take = take(rule, &keys[want.key], self.clock);
-                take.ask.cost = want.cost;
+                take.request.cost = want.cost;
                 Some(Doing::Taking(want, Box::new(Attempt::new(table, take))))
             }
             Some(Doing::Taking(want, mut attempt)) if reads => match attempt.read(store) {
@@ -101,19 +101,24 @@ impl Model<'_> {
                 // The request has ended now, even if that is reported later.
                 self.flying[want.key] -= want.cost;
                 let give = give(rule, &keys[want.key], receipt, self.clock);
-                Some(Doing::Giving(want, Box::new(Giving::new(table, give))))
+                Some(Doing::ReleaseAttempt(
+                    want,
+                    Box::new(ReleaseAttempt::new(table, give)),
+                ))
             }
-            Some(Doing::Giving(want, mut giving)) if reads => {
+            Some(Doing::ReleaseAttempt(want, mut giving)) if reads => {
                 giving
                     .read(store, &mut self.stats)
                     .expect("the store works");
                 worker.has_read = true;
-                Some(Doing::Giving(want, giving))
+                Some(Doing::ReleaseAttempt(want, giving))
             }
-            Some(Doing::Giving(want, mut giving)) => {
+            Some(Doing::ReleaseAttempt(want, mut giving)) => {
                 let outcome = giving.write(store, &mut self.stats).transpose();
                 let given = outcome.expect("few enough conflicts");
-                given.is_none().then_some(Doing::Giving(want, giving))
+                given
+                    .is_none()
+                    .then_some(Doing::ReleaseAttempt(want, giving))
             }
         };
         worker.doing = next;

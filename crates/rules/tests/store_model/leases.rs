@@ -1,8 +1,8 @@
 //! Workers of an Envoy share the lease of a key, interleaved in any order. No token is used twice,
 //! and none is lost.
 
-use loudou_limiter::lease::{Grant, Held, LeaseAsk, LeaseSettings, LeaseVerdict, Phase, Terms};
-use loudou_limiter::{Ask, Nanos};
+use loudou_limiter::lease::{Grant, Held, LeaseSettings, LeaseVerdict, Phase, Terms, TokenRequest};
+use loudou_limiter::{BucketRequest, Nanos};
 use loudou_rules::rule_set::ActiveRule;
 use loudou_store::{Attempt, ByLease, LeaseOf, Leasing, LiveRule, Outage, StoreStats, Table};
 use proptest::prelude::*;
@@ -17,16 +17,16 @@ const CENTRAL: u64 = 40;
 /// The next step of a worker.
 #[derive(Clone, Copy, Debug)]
 enum Job {
-    Take(u64),
-    Ask(u64),
+    Acquire(u64),
+    BucketRequest(u64),
     Lose,
     GiveBack,
 }
 
 fn job() -> impl Strategy<Value = Job> {
     prop_oneof![
-        6 => (1_u64..4).prop_map(Job::Take),
-        4 => (0_u64..6).prop_map(Job::Ask),
+        6 => (1_u64..4).prop_map(Job::Acquire),
+        4 => (0_u64..6).prop_map(Job::BucketRequest),
         1 => Just(Job::Lose),
         1 => Just(Job::GiveBack),
     ]
@@ -34,16 +34,16 @@ fn job() -> impl Strategy<Value = Job> {
 
 /// A job between its read and its write.
 enum Current<'a> {
-    Take(Box<Attempt<'a>>, u64),
-    Ask(Leasing<'a>, Held, Option<LeaseAsk>),
-    Apply(Leasing<'a>, LeaseAsk, Option<Grant>),
+    Acquire(Box<Attempt<'a>>, u64),
+    BucketRequest(Leasing<'a>, Held, Option<TokenRequest>),
+    Apply(Leasing<'a>, TokenRequest, Option<Grant>),
 }
 
 struct Worker<'a> {
     jobs: Vec<Job>,
     current: Option<(Current<'a>, bool)>,
     /// The call that is not answered yet.
-    asked: Option<LeaseAsk>,
+    asked: Option<TokenRequest>,
     /// The receipts of requests that were admitted.
     receipts: Vec<(loudou_store::Receipt, u64)>,
 }
@@ -82,9 +82,9 @@ impl<'a> Model<'a> {
 
     fn begin(&mut self, worker: &mut Worker<'a>) -> Option<Current<'a>> {
         Some(match worker.jobs.pop()? {
-            Job::Take(cost) => {
-                let ask = Ask::new(cost, Nanos::new(1));
-                let mut take = self.rule.take(KEY, ask);
+            Job::Acquire(cost) => {
+                let ask = BucketRequest::new(cost, Nanos::new(1));
+                let mut take = self.rule.acquire(KEY, ask);
                 take.lease = Some(ByLease {
                     holds: true,
                     terms: self.terms,
@@ -92,9 +92,9 @@ impl<'a> Model<'a> {
                     is_down: false,
                     outage: Outage::Refuse,
                 });
-                Current::Take(Box::new(Attempt::new(self.table, take)), cost)
+                Current::Acquire(Box::new(Attempt::new(self.table, take)), cost)
             }
-            Job::Ask(_) | Job::Lose | Job::GiveBack if worker.asked.is_some() => {
+            Job::BucketRequest(_) | Job::Lose | Job::GiveBack if worker.asked.is_some() => {
                 let ask = worker.asked.take()?;
                 let granted = ask.demand.want.min(self.left);
                 self.left -= granted;
@@ -107,7 +107,7 @@ impl<'a> Model<'a> {
                 };
                 Current::Apply(self.leasing(), ask, Some(grant))
             }
-            Job::Ask(units) => Current::Ask(
+            Job::BucketRequest(units) => Current::BucketRequest(
                 self.leasing(),
                 Held {
                     units,
@@ -125,10 +125,10 @@ impl<'a> Model<'a> {
                 && let Some((receipt, cost)) = worker.receipts.pop()
             {
                 worker.jobs.pop();
-                let give = self
-                    .rule
-                    .give(KEY, &receipt, loudou_store::Why::Left, clock(1));
-                let given = self.table.give(&mut world.store, &give, &mut self.stats);
+                let give =
+                    self.rule
+                        .release(KEY, &receipt, loudou_store::ReleaseReason::Left, clock(1));
+                let given = self.table.release(&mut world.store, &give, &mut self.stats);
                 assert_eq!(given, Ok(()));
                 self.sums.passed -= cost;
                 self.sums.back += cost;
@@ -147,10 +147,10 @@ impl<'a> Model<'a> {
         let terms = self.terms;
         let now = Nanos::new(1);
         match &mut current {
-            Current::Take(attempt, _) => attempt.read(&mut world.store).expect("a page"),
-            Current::Ask(leasing, held, ask) => leasing
+            Current::Acquire(attempt, _) => attempt.read(&mut world.store).expect("a page"),
+            Current::BucketRequest(leasing, held, ask) => leasing
                 .read(&mut world.store, &mut |lease| {
-                    *ask = lease.ask(terms, *held, now);
+                    *ask = lease.request(terms, *held, now);
                 })
                 .expect("a page"),
             Current::Apply(leasing, ask, grant) => leasing
@@ -165,7 +165,7 @@ impl<'a> Model<'a> {
 
     fn write(&mut self, world: &mut World, worker: &mut Worker<'a>, mut current: Current<'a>) {
         let is_done = match &mut current {
-            Current::Take(attempt, cost) => {
+            Current::Acquire(attempt, cost) => {
                 match attempt.write(&mut world.store, &mut self.stats) {
                     None => false,
                     Some(charge) => {
@@ -181,7 +181,7 @@ impl<'a> Model<'a> {
                     }
                 }
             }
-            Current::Ask(leasing, _, ask) => {
+            Current::BucketRequest(leasing, _, ask) => {
                 let written = leasing.write(&mut world.store, &mut self.stats);
                 if written.is_some() {
                     worker.asked = *ask;
@@ -271,7 +271,7 @@ fn a_cost_that_was_admitted_alone_comes_back_by_the_part() {
     let (rule, table) = (rule(&limits), world.table.clone());
     let terms = terms(&rule, 0);
     let take = |world: &mut World, cost: u64, at: u64| {
-        let mut take = rule.take(KEY, Ask::new(cost, Nanos::new(at)));
+        let mut take = rule.acquire(KEY, BucketRequest::new(cost, Nanos::new(at)));
         take.lease = Some(ByLease {
             holds: true,
             terms: &terms,
@@ -286,8 +286,13 @@ fn a_cost_that_was_admitted_alone_comes_back_by_the_part() {
     assert!(take(&mut world, 2, 0).is_some());
     // One unit comes back in a second. Without the first request, it would be one of the second
     // request's units.
-    let give = rule.give(KEY, &first, loudou_store::Why::Refused, clock(SECOND));
-    let given = table.give(&mut world.store, &give, &mut world.stats);
+    let give = rule.release(
+        KEY,
+        &first,
+        loudou_store::ReleaseReason::Refused,
+        clock(SECOND),
+    );
+    let given = table.release(&mut world.store, &give, &mut world.stats);
     assert_eq!(given, Ok(()));
     let passes = (0..9).filter(|_| take(&mut world, 1, SECOND).is_some());
     assert_eq!(passes.count(), 4, "one of five is used");
@@ -304,7 +309,7 @@ fn a_request_beyond_the_credit_is_held_or_refused() {
         let terms = terms(&rule, 2);
         let mut verdicts = Vec::new();
         for _ in 0..4 {
-            let mut take = rule.take(KEY, Ask::new(1, Nanos::new(1)));
+            let mut take = rule.acquire(KEY, BucketRequest::new(1, Nanos::new(1)));
             take.lease = Some(ByLease {
                 terms: &terms,
                 phase: Phase::First,
@@ -349,7 +354,7 @@ fn long_requests_return_nothing_to_a_later_lease() {
             };
             let change = &mut |lease: &mut loudou_limiter::lease::Lease| {
                 let ask = lease
-                    .ask(
+                    .request(
                         &terms,
                         Held {
                             units,
@@ -369,7 +374,7 @@ fn long_requests_return_nothing_to_a_later_lease() {
                 .expect("a page");
         };
         lend(&mut world, 10, at(1));
-        let mut take = rule.take(KEY, Ask::new(10, Nanos::from_millis(1)));
+        let mut take = rule.acquire(KEY, BucketRequest::new(10, Nanos::from_millis(1)));
         take.lease = Some(ByLease {
             holds: true,
             terms: &terms,
@@ -383,9 +388,14 @@ fn long_requests_return_nothing_to_a_later_lease() {
         let receipt = charge.receipt.expect("it is admitted");
         // The lease of the request ends after 201 ms.
         lend(&mut world, 5, at(ends_ms));
-        let give = rule.give(KEY, &receipt, loudou_store::Why::Settled(6), at(ends_ms));
+        let give = rule.release(
+            KEY,
+            &receipt,
+            loudou_store::ReleaseReason::Settled(6),
+            at(ends_ms),
+        );
         table
-            .give(&mut world.store, &give, &mut world.stats)
+            .release(&mut world.store, &give, &mut world.stats)
             .expect("settled");
         let slot = world.slot(KEY).expect("a bucket");
         let tokens = slot

@@ -1,13 +1,13 @@
 //! The bucket store under many workers, floods, failing hosts and foreign bytes.
 #![cfg(test)]
 
-use loudou_limiter::{Ask, BucketDecision, Carry, Clock, Limits, Nanos};
+use loudou_limiter::{BucketDecision, BucketRequest, Carry, Clock, Limits, Nanos};
 use loudou_rules::config::{parse_edit, parse_rule};
 use loudou_rules::rule_set::ActiveRule;
 use loudou_rules::versions::History;
 use loudou_store::memory::MemoryStore;
 use loudou_store::page::{KIND, Page, Slot};
-use loudou_store::{GaveUp, LiveRule, Receipt, SharedData, StoreStats, Table, Take, Written};
+use loudou_store::{Acquire, GaveUp, LiveRule, Receipt, SharedData, StoreStats, Table, Written};
 use serde_json::{Value, json};
 
 mod bytes;
@@ -75,8 +75,8 @@ fn per_day(capacity: u64) -> ActiveRule {
     rule(&daily(capacity))
 }
 
-fn take<'a>(rule: &'a ActiveRule, key: &'a str, now: u64) -> Take<'a> {
-    rule.take(key, Ask::new(1, Nanos::new(now)))
+fn take<'a>(rule: &'a ActiveRule, key: &'a str, now: u64) -> Acquire<'a> {
+    rule.acquire(key, BucketRequest::new(1, Nanos::new(now)))
 }
 
 fn open(store: &mut dyn SharedData, buckets: u32) -> Table {
@@ -88,7 +88,7 @@ trait Decides {
     fn take(
         &self,
         store: &mut dyn SharedData,
-        take: &Take<'_>,
+        take: &Acquire<'_>,
         stats: &mut StoreStats,
     ) -> Result<BucketDecision, GaveUp>;
 }
@@ -97,7 +97,7 @@ impl Decides for Table {
     fn take(
         &self,
         store: &mut dyn SharedData,
-        take: &Take<'_>,
+        take: &Acquire<'_>,
         stats: &mut StoreStats,
     ) -> Result<BucketDecision, GaveUp> {
         let charge = self.charge(store, take, stats)?;
@@ -142,7 +142,7 @@ impl World {
 
     fn slot(&mut self, key: &str) -> Option<Slot> {
         let id = self.table.id(tag(), key);
-        self.table.look(&mut self.store, id).expect("readable")
+        self.table.get(&mut self.store, id).expect("readable")
     }
 
     fn page(&mut self, index: u32) -> Page {

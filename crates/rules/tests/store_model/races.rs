@@ -163,7 +163,7 @@ fn first_touch_by_four(store: &mut dyn SharedData) -> (u64, u64) {
         (3, 0),
     ];
     model.run(&all_read_then_all_write, store);
-    let slot = table.look(store, table.id(super::tag(), &keys[0]));
+    let slot = table.get(store, table.id(super::tag(), &keys[0]));
     let slot = slot.expect("readable").expect("a bucket");
     (model.admitted(0), slot.admitted + slot.refused)
 }

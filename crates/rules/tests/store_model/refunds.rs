@@ -1,10 +1,12 @@
 //! Each request is evaluated by two rules, under all interleavings. If the second rule refuses, the
 //! cost is given back to the first rule.
 
-use loudou_limiter::{Ask, Nanos};
+use loudou_limiter::{BucketRequest, Nanos};
 use loudou_rules::rule_set::ActiveRule;
 use loudou_store::page::Slot;
-use loudou_store::{Attempt, Giving, LiveRule, Receipt, SharedData, StoreStats, Table, Why};
+use loudou_store::{
+    Attempt, LiveRule, Receipt, ReleaseAttempt, ReleaseReason, SharedData, StoreStats, Table,
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -44,7 +46,7 @@ impl Rules {
 
     fn slot(&self, world: &mut World, rule: usize) -> Option<Slot> {
         let id = world.table.id(self.0[rule].tag(), KEY);
-        world.table.look(&mut world.store, id).expect("readable")
+        world.table.get(&mut world.store, id).expect("readable")
     }
 
     fn counts(&self, world: &mut World, rule: usize) -> (u64, u64) {
@@ -56,8 +58,8 @@ impl Rules {
 /// The state of a worker.
 #[derive(Debug)]
 enum Doing<'a> {
-    Take(usize, Box<Attempt<'a>>),
-    Give(Box<Giving<'a>>),
+    Acquire(usize, Box<Attempt<'a>>),
+    Release(Box<ReleaseAttempt<'a>>),
 }
 
 /// A worker with a sequence of requests. Each read and each write is a step.
@@ -76,13 +78,13 @@ struct Worker<'a> {
 
 impl<'a> Worker<'a> {
     fn take(&self, rule: usize) -> Doing<'a> {
-        let take = self.rules.0[rule].take(KEY, Ask::new(1, Nanos::new(self.now)));
-        Doing::Take(rule, Box::new(Attempt::new(self.table, take)))
+        let take = self.rules.0[rule].acquire(KEY, BucketRequest::new(1, Nanos::new(self.now)));
+        Doing::Acquire(rule, Box::new(Attempt::new(self.table, take)))
     }
 
     fn give(&self, receipt: &'a Receipt, now: u64) -> Doing<'a> {
-        let give = self.rules.0[0].give(KEY, receipt, Why::Refused, clock(now));
-        Doing::Give(Box::new(Giving::new(self.table, give)))
+        let give = self.rules.0[0].release(KEY, receipt, ReleaseReason::Refused, clock(now));
+        Doing::Release(Box::new(ReleaseAttempt::new(self.table, give)))
     }
 
     /// Executes a read or a write. Returns true if there was anything to do.
@@ -99,19 +101,19 @@ impl<'a> Worker<'a> {
         let reads = !self.has_read;
         self.has_read = reads;
         self.doing = match &mut doing {
-            Doing::Take(_, attempt) if reads => {
+            Doing::Acquire(_, attempt) if reads => {
                 attempt.read(store).expect("the store works");
                 Some(doing)
             }
-            Doing::Give(giving) if reads => {
+            Doing::Release(giving) if reads => {
                 giving.read(store, stats).expect("the store works");
                 Some(doing)
             }
-            Doing::Take(rule, attempt) => match (*rule, attempt.write(store, stats)) {
+            Doing::Acquire(rule, attempt) => match (*rule, attempt.write(store, stats)) {
                 (_, None) => Some(doing),
                 (rule, Some(charge)) => self.decided(rule, charge.expect("decided").receipt, clock),
             },
-            Doing::Give(giving) => match giving.write(store, stats) {
+            Doing::Release(giving) => match giving.write(store, stats) {
                 None => Some(doing),
                 Some(given) => {
                     given.expect("given back");

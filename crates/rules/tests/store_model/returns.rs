@@ -3,7 +3,9 @@
 use loudou_limiter::{Carry, Nanos};
 use loudou_rules::rule_set::ActiveRule;
 use loudou_store::memory::MemoryStore;
-use loudou_store::{Cas, GaveUp, LiveRule as _, Receipt, SharedData, StoreFailed, Why, Written};
+use loudou_store::{
+    Cas, GaveUp, LiveRule as _, Receipt, ReleaseReason, SharedData, StoreFailed, Written,
+};
 
 use serde_json::json;
 
@@ -16,16 +18,28 @@ fn charged(world: &mut World, rule: &ActiveRule, now: u64) -> Receipt {
     world.receipt(rule, KEY, now).expect("admitted")
 }
 
-fn give_back(world: &mut World, rule: &ActiveRule, receipt: &Receipt, why: Why, now: u64) {
-    let give = rule.give(KEY, receipt, why, clock(now));
-    let given = world.table.give(&mut world.store, &give, &mut world.stats);
+fn give_back(
+    world: &mut World,
+    rule: &ActiveRule,
+    receipt: &Receipt,
+    why: ReleaseReason,
+    now: u64,
+) {
+    let give = rule.release(KEY, receipt, why, clock(now));
+    let given = world
+        .table
+        .release(&mut world.store, &give, &mut world.stats);
     assert_eq!(given, Ok(()));
 }
 
 /// A request that leaves a queue was admitted, but a request that another rule refused was not.
 #[test]
 fn only_a_refusal_takes_the_count_back() {
-    for (why, admitted) in [(Why::Left, 1), (Why::Refused, 0), (Why::Ended, 1)] {
+    for (why, admitted) in [
+        (ReleaseReason::Left, 1),
+        (ReleaseReason::Refused, 0),
+        (ReleaseReason::Ended, 1),
+    ] {
         let mut world = World::new(16);
         let limits = super::per_day(3);
         let receipt = charged(&mut world, &limits, 0);
@@ -33,7 +47,7 @@ fn only_a_refusal_takes_the_count_back() {
         let slot = world.slot(KEY).expect("a bucket");
         assert_eq!(slot.admitted, admitted, "{why:?}");
         let is_back = slot.bucket.words().is_empty();
-        assert_eq!(is_back, why != Why::Ended, "{why:?}");
+        assert_eq!(is_back, why != ReleaseReason::Ended, "{why:?}");
         assert_eq!(slot.idle_at_ms <= 1, is_back);
     }
 }
@@ -47,13 +61,13 @@ fn a_bucket_in_the_place_of_another_gets_nothing() {
     // Even at the same instant, in the same state.
     let receipt = charged(&mut world, &limits, 5);
     world.table.reset(&mut world.store, id).expect("works");
-    give_back(&mut world, &limits, &receipt, Why::Refused, 5);
+    give_back(&mut world, &limits, &receipt, ReleaseReason::Refused, 5);
     assert_eq!(world.slot(KEY), None, "none comes to be");
     let second = charged(&mut world, &limits, 5);
     let before = world.slot(KEY);
-    give_back(&mut world, &limits, &receipt, Why::Refused, 5);
+    give_back(&mut world, &limits, &receipt, ReleaseReason::Refused, 5);
     assert_eq!(world.slot(KEY), before);
-    give_back(&mut world, &limits, &second, Why::Refused, 5);
+    give_back(&mut world, &limits, &second, ReleaseReason::Refused, 5);
     assert!(world.slot(KEY) != before);
 }
 
@@ -69,10 +83,11 @@ fn a_request_without_a_permit_gives_none_back() {
         let waiting = [(); 3].map(|()| charged(&mut world, &old, 0));
         let new = edited(&old, &super::rule(&limits), Carry::Keep, 5);
         charged(&mut world, &new, 5);
-        for (mut receipt, why) in waiting
-            .into_iter()
-            .zip([Why::Refused, Why::Left, Why::Ended])
-        {
+        for (mut receipt, why) in waiting.into_iter().zip([
+            ReleaseReason::Refused,
+            ReleaseReason::Left,
+            ReleaseReason::Ended,
+        ]) {
             new.plan(KEY, (&mut receipt, Nanos::MAX), clock(5));
             give_back(&mut world, &new, &receipt, why, 6);
         }
@@ -100,7 +115,7 @@ fn a_permit_is_as_old_as_its_request() {
     let new = edited(&old, &both("1/s"), Carry::Keep, SECOND * 15 / 10);
     let at = SECOND * 16 / 10;
     new.plan(KEY, (&mut waits, Nanos::MAX), clock(at));
-    give_back(&mut world, &new, &waits, Why::Ended, at);
+    give_back(&mut world, &new, &waits, ReleaseReason::Ended, at);
     let at = SECOND * 22 / 10;
     let bucket = new.bucket_of(KEY, &world.slot(KEY).expect("a bucket"), clock(at));
     let used = super::limits(&new).used(&bucket, Nanos::new(at));
@@ -144,14 +159,14 @@ fn after_a_reset_requests_come_behind_those_that_wait() {
         "at the fourth second"
     );
     // The receipts of before find their places, but nothing of theirs in the window.
-    give_back(&mut world, &both, &waiting[1], Why::Left, at);
+    give_back(&mut world, &both, &waiting[1], ReleaseReason::Left, at);
     assert_eq!(used(&mut world, at), [5, 1]);
     for (second, place) in [(1, 0), (3, 2)] {
         give_back(
             &mut world,
             &both,
             &waiting[place],
-            Why::Passed,
+            ReleaseReason::Passed,
             second * SECOND,
         );
     }
@@ -185,12 +200,12 @@ fn after_a_reset_places_come_back() {
         );
         let charge = charge.expect("a decision");
         let receipt = charge.receipt.expect("admitted");
-        give_back(world, &queue, &receipt, Why::Left, 2);
+        give_back(world, &queue, &receipt, ReleaseReason::Left, 2);
         charge.answer.expect("nobody bans").wait()
     };
     assert_eq!(wait(&mut world), Nanos::new(4_000_000_000 - 2));
     for (receipt, next) in waiting.iter().rev().zip([3, 2, 1]) {
-        give_back(&mut world, &queue, receipt, Why::Left, 2);
+        give_back(&mut world, &queue, receipt, ReleaseReason::Left, 2);
         assert_eq!(wait(&mut world), Nanos::new(next * 1_000_000_000 - 2));
     }
 }
@@ -210,7 +225,7 @@ fn permits_outlive_another_algorithm() {
         world.receipt(&rate, KEY, 3);
         let held = |world: &mut World| world.slot(KEY).expect("a bucket").held_until_ms;
         assert_eq!(held(&mut world), 120_000);
-        give_back(&mut world, &rate, &receipts[0], Why::Ended, 4);
+        give_back(&mut world, &rate, &receipts[0], ReleaseReason::Ended, 4);
         let back = edited(&rate, &slots, carry, 5);
         charged(&mut world, &back, 6);
         assert_eq!(
@@ -218,7 +233,7 @@ fn permits_outlive_another_algorithm() {
             None,
             "one is still in flight: {carry:?}"
         );
-        give_back(&mut world, &back, &receipts[1], Why::Ended, 8);
+        give_back(&mut world, &back, &receipts[1], ReleaseReason::Ended, 8);
         charged(&mut world, &back, 9);
         assert_eq!(world.receipt(&back, KEY, 10), None, "{carry:?}");
     }
@@ -243,12 +258,12 @@ fn nothing_comes_back_across_an_edit() {
             charged(&mut world, &limits, 7);
         }
         let before = world.slot(KEY);
-        give_back(&mut world, &limits, &receipt, Why::Refused, 8);
+        give_back(&mut world, &limits, &receipt, ReleaseReason::Refused, 8);
         assert_eq!(world.slot(KEY), before);
         // After the edit, returns work as before.
         let receipt = charged(&mut world, &limits, 9);
         let before = world.slot(KEY).expect("a bucket");
-        give_back(&mut world, &limits, &receipt, Why::Refused, 9);
+        give_back(&mut world, &limits, &receipt, ReleaseReason::Refused, 9);
         let after = world.slot(KEY).expect("a bucket");
         assert_eq!(after.admitted + 1, before.admitted);
         assert!(after.bucket.words() != before.bucket.words());
@@ -265,12 +280,14 @@ fn who_has_not_heard_of_an_edit_gives_nothing_back() {
     let new = edited(&old, &super::per_day(10), Carry::Keep, 5);
     charged(&mut world, &new, 6);
     let before = world.slot(KEY);
-    let give = old.give(KEY, &receipt, Why::Refused, clock(7));
-    let given = world.table.give(&mut world.store, &give, &mut world.stats);
+    let give = old.release(KEY, &receipt, ReleaseReason::Refused, clock(7));
+    let given = world
+        .table
+        .release(&mut world.store, &give, &mut world.stats);
     assert_eq!(given, Err(GaveUp::Outdated));
     assert_eq!(world.stats.lost_returns, 1);
     assert_eq!(world.slot(KEY), before);
-    give_back(&mut world, &new, &receipt, Why::Refused, 8);
+    give_back(&mut world, &new, &receipt, ReleaseReason::Refused, 8);
     assert_eq!(world.slot(KEY), before);
 }
 
@@ -293,8 +310,8 @@ fn a_return_that_fails_is_counted() {
     let limits = super::per_day(3);
     let receipt = charged(&mut world, &limits, 0);
     let mut store = Conflicting(world.store.clone());
-    let give = limits.give(KEY, &receipt, Why::Refused, clock(0));
-    let given = world.table.give(&mut store, &give, &mut world.stats);
+    let give = limits.release(KEY, &receipt, ReleaseReason::Refused, clock(0));
+    let given = world.table.release(&mut store, &give, &mut world.stats);
     assert!(given.is_err());
     assert_eq!(world.stats.lost_returns, 1);
 }
@@ -317,9 +334,9 @@ fn a_queue_goes_back_when_nobody_waits() {
         let mut world = World::new(16);
         let receipts: Vec<_> = (0..10).map(|_| charged(&mut world, &rule, 0)).collect();
         assert_eq!(left(&mut world, &rule, 0), 0);
-        give_back(&mut world, &rule, &receipts[1], Why::Passed, S);
+        give_back(&mut world, &rule, &receipts[1], ReleaseReason::Passed, S);
         for gone in &receipts[3..] {
-            give_back(&mut world, &rule, gone, Why::Left, S);
+            give_back(&mut world, &rule, gone, ReleaseReason::Left, S);
         }
         assert_eq!(
             left(&mut world, &rule, S),
@@ -327,9 +344,9 @@ fn a_queue_goes_back_when_nobody_waits() {
             "only the last one gave its slot back"
         );
         let (why, now) = if last_passes {
-            (Why::Passed, 2 * S)
+            (ReleaseReason::Passed, 2 * S)
         } else {
-            (Why::Left, S)
+            (ReleaseReason::Left, S)
         };
         give_back(&mut world, &rule, &receipts[2], why, now);
         assert_eq!(left(&mut world, &rule, now), 9, "the one whose turn it is");
@@ -353,18 +370,18 @@ fn a_lost_promise_delays_the_return() {
     for second in 1..7 {
         let now = second * S;
         waiting.extend((0..2).map(|_| charged(&mut world, &rule, now)));
-        let (why, receipt) = (Why::Left, waiting.remove(0));
+        let (why, receipt) = (ReleaseReason::Left, waiting.remove(0));
         give_back(&mut world, &rule, &receipt, why, now);
     }
     for receipt in waiting.drain(..) {
-        give_back(&mut world, &rule, &receipt, Why::Left, 9 * S);
+        give_back(&mut world, &rule, &receipt, ReleaseReason::Left, 9 * S);
     }
     charged(&mut world, &rule, 9 * S);
     assert_eq!(left(&mut world, &rule, 9 * S), 9);
     // The lost requests may still be recorded later, which changes nothing.
     let before = world.slot(KEY);
     for receipt in &lost {
-        give_back(&mut world, &rule, receipt, Why::Passed, 9 * S);
+        give_back(&mut world, &rule, receipt, ReleaseReason::Passed, 9 * S);
     }
     assert_eq!(world.slot(KEY), before);
 }

@@ -1,8 +1,8 @@
 //! Runs of refusals, compared with a list of all refusals of a key.
 
-use loudou_limiter::{Ask, Carry, Nanos};
+use loudou_limiter::{BucketRequest, Carry, Nanos};
 use loudou_store::page::{RUN_GAP, Slot};
-use loudou_store::{SetBan, SetTo};
+use loudou_store::{BanChange, SetBan};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -111,8 +111,8 @@ proptest! {
                 },
                 Event::Ban(_) | Event::Unban => {
                     let ban = match event {
-                        Event::Ban(span) => SetTo::Banned(Some(Nanos::from_secs(span))),
-                        _ => SetTo::Free,
+                        Event::Ban(span) => BanChange::Banned(Some(Nanos::from_secs(span))),
+                        _ => BanChange::Free,
                     };
                     let ban = SetBan { rule: &active, key: KEY, ban, clock: clock(now) };
                     world.table.set_ban(&mut world.store, &ban, &mut world.stats).expect("set");
@@ -172,7 +172,7 @@ fn a_run_lasts_longer_than_ticks_count() {
             &SetBan {
                 rule: &limits,
                 key: KEY,
-                ban: SetTo::Banned(None),
+                ban: BanChange::Banned(None),
                 clock: clock(S),
             },
             &mut world.stats,
@@ -205,8 +205,8 @@ fn permits_hide_the_beginning() {
         assert!(slot.held_until_ms >= 31_000, "{slot:?}");
     }
     // The permit has expired, and the run continues, with a request of more than the capacity.
-    let ask = Ask::new(2, Nanos::new(65 * S));
-    let take = limits.take(KEY, ask);
+    let ask = BucketRequest::new(2, Nanos::new(65 * S));
+    let take = limits.acquire(KEY, ask);
     let answer = world.table.take(&mut world.store, &take, &mut world.stats);
     assert!(answer.expect("decided").is_refused());
     let slot = world.slot(KEY).expect("a bucket");

@@ -1,10 +1,10 @@
 //! Requests of many workers that reserve a cost and are settled at their ends, under all interleavings.
 
-use loudou_limiter::{Ask, Clock, Nanos};
+use loudou_limiter::{BucketRequest, Clock, Nanos};
 use loudou_rules::config::parse_rule;
 use loudou_rules::rule_set::ActiveRule;
 use loudou_rules::versions::History;
-use loudou_store::{Attempt, Giving, Receipt, StoreStats, Table, Why};
+use loudou_store::{Attempt, Receipt, ReleaseAttempt, ReleaseReason, StoreStats, Table};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -18,8 +18,8 @@ type Request = (u64, u64);
 
 /// The state of a worker.
 enum Doing<'a> {
-    Take(Box<Attempt<'a>>),
-    Settle(Box<Giving<'a>>),
+    Acquire(Box<Attempt<'a>>),
+    Settle(Box<ReleaseAttempt<'a>>),
 }
 
 /// A worker with a sequence of requests. Each read and each write is a step.
@@ -41,14 +41,16 @@ impl Worker<'_> {
             doing
         } else {
             let (reserved, _) = self.requests.last()?;
-            let take = self.rule.take(KEY, Ask::new(*reserved, Nanos::new(now)));
-            Doing::Take(Box::new(Attempt::new(self.table, take)))
+            let take = self
+                .rule
+                .acquire(KEY, BucketRequest::new(*reserved, Nanos::new(now)));
+            Doing::Acquire(Box::new(Attempt::new(self.table, take)))
         };
         let reads = !self.has_read;
         self.has_read = reads;
         let mut change = (false, 0);
         self.doing = match &mut doing {
-            Doing::Take(attempt) if reads => {
+            Doing::Acquire(attempt) if reads => {
                 attempt.read(store).expect("the store works");
                 Some(doing)
             }
@@ -56,7 +58,7 @@ impl Worker<'_> {
                 giving.read(store, stats).expect("the store works");
                 Some(doing)
             }
-            Doing::Take(attempt) => match attempt.write(store, stats) {
+            Doing::Acquire(attempt) => match attempt.write(store, stats) {
                 None => Some(doing),
                 Some(decided) => match decided.expect("decided").receipt {
                     None => {
@@ -70,10 +72,15 @@ impl Worker<'_> {
                         receipts[self.used].set(receipt).expect("a new one");
                         let receipt = receipts[self.used].get()?;
                         self.used += 1;
-                        let give = self
-                            .rule
-                            .give(KEY, receipt, Why::Settled(actual), clock(now));
-                        Some(Doing::Settle(Box::new(Giving::new(self.table, give))))
+                        let give = self.rule.release(
+                            KEY,
+                            receipt,
+                            ReleaseReason::Settled(actual),
+                            clock(now),
+                        );
+                        Some(Doing::Settle(Box::new(ReleaseAttempt::new(
+                            self.table, give,
+                        ))))
                     }
                 },
             },
@@ -236,7 +243,7 @@ proptest! {
 
 /// Reserves 6 of 10 units, and returns the receipt.
 fn reserve(world: &mut World, rule: &ActiveRule) -> Receipt {
-    let take = rule.take(KEY, Ask::new(6, Nanos::new(1)));
+    let take = rule.acquire(KEY, BucketRequest::new(6, Nanos::new(1)));
     let charge = world
         .table
         .charge(&mut world.store, &take, &mut world.stats);
@@ -245,8 +252,10 @@ fn reserve(world: &mut World, rule: &ActiveRule) -> Receipt {
 
 /// Settles at `actual`, and returns the units that the bucket has used then; `None` without a bucket.
 fn settle(world: &mut World, rule: &ActiveRule, receipt: &Receipt, actual: u64) -> Option<u64> {
-    let give = rule.give(KEY, receipt, Why::Settled(actual), clock(2));
-    let settled = world.table.give(&mut world.store, &give, &mut world.stats);
+    let give = rule.release(KEY, receipt, ReleaseReason::Settled(actual), clock(2));
+    let settled = world
+        .table
+        .release(&mut world.store, &give, &mut world.stats);
     settled.expect("settled");
     let slot = world.slot(KEY)?;
     limits(rule)
@@ -277,7 +286,7 @@ fn a_reset_forgets_what_was_reserved() {
         let (mut world, rule) = (World::new(64), super::per_day(10));
         let receipt = reserve(&mut world, &rule);
         world.table.reset(&mut world.store, id).expect("reset");
-        let take = rule.take(KEY, Ask::new(2, Nanos::new(1)));
+        let take = rule.acquire(KEY, BucketRequest::new(2, Nanos::new(1)));
         world
             .table
             .charge(&mut world.store, &take, &mut world.stats)
@@ -317,7 +326,7 @@ fn a_request_that_reserves_nothing_needs_a_unit() {
     let at_end = with(json!({ "reserve": 0, "settle": "token_usage", "max": 1 }));
     let mut world = World::new(64);
     let charge = |world: &mut World, rule: &ActiveRule, second: u64| {
-        let take = rule.take(KEY, Ask::new(0, Nanos::from_secs(second)));
+        let take = rule.acquire(KEY, BucketRequest::new(0, Nanos::from_secs(second)));
         let charge = world
             .table
             .charge(&mut world.store, &take, &mut world.stats);
@@ -325,8 +334,10 @@ fn a_request_that_reserves_nothing_needs_a_unit() {
     };
     let receipts = [(); 20].map(|()| charge(&mut world, &at_end, 1).receipt.expect("admitted"));
     let clock = Clock::at(Nanos::from_secs(1));
-    let give = at_end.give(KEY, &receipts[0], Why::Settled(15), clock);
-    let settled = world.table.give(&mut world.store, &give, &mut world.stats);
+    let give = at_end.release(KEY, &receipts[0], ReleaseReason::Settled(15), clock);
+    let settled = world
+        .table
+        .release(&mut world.store, &give, &mut world.stats);
     settled.expect("settled");
     let refused = charge(&mut world, &at_end, 1);
     let decision = refused.answer.expect("no ban");

@@ -7,7 +7,7 @@ use loudou_rules::config::parse_rule;
 use loudou_rules::rule_set::ActiveRule;
 use loudou_rules::versions::History;
 use loudou_store::page::{Page, SLOTS};
-use loudou_store::{Charge, GaveUp, LiveRule, Receipt, SetBan, SetTo, Why};
+use loudou_store::{BanChange, Charge, GaveUp, LiveRule, Receipt, ReleaseReason, SetBan};
 use serde_json::{Value, json};
 
 use super::{World, clock, daily, edited, named, take};
@@ -50,8 +50,8 @@ impl World {
     }
 
     fn ends(&mut self, rule: &ActiveRule, key: &str, receipt: &Receipt, now: u64) {
-        let give = rule.give(key, receipt, Why::Ended, clock(now));
-        let given = self.table.give(&mut self.store, &give, &mut self.stats);
+        let give = rule.release(key, receipt, ReleaseReason::Ended, clock(now));
+        let given = self.table.release(&mut self.store, &give, &mut self.stats);
         assert_eq!(given, Ok(()));
     }
 
@@ -69,7 +69,7 @@ impl World {
         let ban = SetBan {
             rule,
             key,
-            ban: SetTo::Banned(Some(Nanos::from_secs(86_400))),
+            ban: BanChange::Banned(Some(Nanos::from_secs(86_400))),
             clock: clock(now),
         };
         let before = self.table.set_ban(&mut self.store, &ban, &mut self.stats);

@@ -1,6 +1,6 @@
 //! Workers whose reads and writes are interleaved by a schedule.
 
-use loudou_limiter::{Ask, Nanos};
+use loudou_limiter::{BucketRequest, Nanos};
 use loudou_rules::rule_set::ActiveRule;
 use loudou_store::{Attempt, SharedData, StoreStats, Table};
 
@@ -68,8 +68,8 @@ impl<'a> Model<'a> {
             let Some(want) = worker.queue.pop() else {
                 return false;
             };
-            let ask = Ask::new(want.cost, Nanos::new(self.clock));
-            let take = self.rule.take(&self.keys[want.key], ask);
+            let ask = BucketRequest::new(want.cost, Nanos::new(self.clock));
+            let take = self.rule.acquire(&self.keys[want.key], ask);
             worker.current = Some((want, self.clock, Attempt::new(self.table, take)));
             worker.has_read = false;
         }

@@ -1,6 +1,6 @@
 //! Converting untouched buckets.
 
-use loudou_limiter::{Ask, Bucket, Carry, Nanos};
+use loudou_limiter::{Bucket, BucketRequest, Carry, Nanos};
 use loudou_rules::config::{RuleEdit, parse_edit, parse_rule};
 use loudou_rules::rule::Rule;
 use loudou_rules::rule_set::ActiveRule;
@@ -8,8 +8,8 @@ use loudou_rules::versions::History;
 use loudou_store::memory::MemoryStore;
 use loudou_store::page::Slot;
 use loudou_store::{
-    CAS_OVERWRITE, Cas, Charge, GaveUp, LiveRule, MAX_RETRIES, Receipt, SharedData, StoreFailed,
-    StoreStats, Why, Written,
+    CAS_OVERWRITE, Cas, Charge, GaveUp, LiveRule, MAX_RETRIES, Receipt, ReleaseReason, SharedData,
+    StoreFailed, StoreStats, Written,
 };
 use serde_json::{Value, json};
 
@@ -93,11 +93,11 @@ impl World {
     }
 
     /// Returns the answer to a request, and the resulting slot. Everything else stays unchanged.
-    fn tried(&self, rule: &ActiveRule, key: &str, ask: Ask) -> (Charge, Slot) {
+    fn tried(&self, rule: &ActiveRule, key: &str, ask: BucketRequest) -> (Charge, Slot) {
         let (mut store, mut stats) = (self.store.clone(), StoreStats::default());
         let table = &self.table;
-        let charge = table.charge(&mut store, &rule.take(key, ask), &mut stats);
-        let slot = table.look(&mut store, table.id(rule.tag(), key));
+        let charge = table.charge(&mut store, &rule.acquire(key, ask), &mut stats);
+        let slot = table.get(&mut store, table.id(rule.tag(), key));
         let slot = slot.expect("readable").expect("a bucket");
         (charge.expect("a decision"), slot)
     }
@@ -124,7 +124,7 @@ fn behind() -> (World, Edited) {
 
 /// The remaining capacity of a key after one more request.
 fn left(world: &World, rule: &ActiveRule, key: &str) -> u64 {
-    let (charge, _) = world.tried(rule, key, Ask::new(1, Nanos::new(9)));
+    let (charge, _) = world.tried(rule, key, BucketRequest::new(1, Nanos::new(9)));
     let answer = charge.answer.expect("nobody bans");
     answer.reported().expect("one").remaining
 }
@@ -292,8 +292,10 @@ fn a_sweep_is_an_edit_to_what_is_given_back() {
     let rule = edited.active();
     assert_eq!(world.sweep(0, &rule, 5), Ok(2));
     let give = |world: &mut World, key: &str, receipt: &Receipt| {
-        let give = rule.give(key, receipt, Why::Refused, clock(6));
-        let given = world.table.give(&mut world.store, &give, &mut world.stats);
+        let give = rule.release(key, receipt, ReleaseReason::Refused, clock(6));
+        let given = world
+            .table
+            .release(&mut world.store, &give, &mut world.stats);
         assert_eq!(given, Ok(()));
         left(world, &rule, key)
     };

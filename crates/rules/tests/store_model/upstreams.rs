@@ -3,11 +3,11 @@
 use loudou_limiter::{Decimal, Nanos};
 use loudou_store::memory::MemoryStore;
 use loudou_store::upstreams::{PLACES, PROMISED, Upstream};
-use loudou_store::{Cas, SharedData, StoreFailed, Table, When, Written};
+use loudou_store::{Cas, SharedData, StoreFailed, Table, UpstreamCondition, Written};
 
 use super::World;
 
-const HALF: When = When {
+const HALF: UpstreamCondition = UpstreamCondition {
     over: Decimal::from_thousandths(500),
     until_under: Decimal::from_thousandths(250),
     within: Nanos::from_secs(1),
@@ -22,7 +22,7 @@ impl World {
         turned.map(|health| health.fails())
     }
 
-    fn fails(&mut self, when: &When, cluster: &str, now: Nanos) -> bool {
+    fn fails(&mut self, when: &UpstreamCondition, cluster: &str, now: Nanos) -> bool {
         let fails = self
             .table
             .fails(&mut self.store, when, cluster.as_bytes(), now);
@@ -46,16 +46,16 @@ fn a_switch_for_each_cluster_and_each_when() {
     assert!(world.fails(&HALF, "a", now));
     assert!(!world.fails(&HALF, "b", now));
     let others = [
-        When { least: 3, ..HALF },
-        When {
+        UpstreamCondition { least: 3, ..HALF },
+        UpstreamCondition {
             over: Decimal::from_thousandths(501),
             ..HALF
         },
-        When {
+        UpstreamCondition {
             until_under: Decimal::from_thousandths(251),
             ..HALF
         },
-        When {
+        UpstreamCondition {
             within: Nanos::from_secs(2),
             ..HALF
         },

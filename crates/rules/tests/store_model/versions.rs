@@ -1,7 +1,7 @@
 //! Workers with different versions of a rule, on one bucket.
 
 use loudou_limiter::{Carry, Nanos};
-use loudou_store::{GaveUp, LiveRule, SetBan, SetTo, SharedData as _, Why};
+use loudou_store::{BanChange, GaveUp, LiveRule, ReleaseReason, SetBan, SharedData as _};
 use serde_json::json;
 
 use super::{World, clock, edited, page_key, per_day, rule, take};
@@ -23,14 +23,16 @@ fn an_older_worker_meets_a_newer_bucket() {
     for now in [5, 15, 30] {
         assert_eq!(world.take(&old, "k", now), Err(GaveUp::Outdated));
     }
-    let give = old.give("k", &receipt, Why::Refused, clock(30));
-    let given = world.table.give(&mut world.store, &give, &mut world.stats);
+    let give = old.release("k", &receipt, ReleaseReason::Refused, clock(30));
+    let given = world
+        .table
+        .release(&mut world.store, &give, &mut world.stats);
     assert_eq!(given, Err(GaveUp::Outdated));
     assert_eq!(world.stats.lost_returns, 1);
     let ban = SetBan {
         rule: &old,
         key: "k",
-        ban: SetTo::Banned(None),
+        ban: BanChange::Banned(None),
         clock: clock(30),
     };
     let banned = world
@@ -81,8 +83,10 @@ fn a_version_may_not_concern_a_bucket() {
     let edit = loudou_rules::config::parse_edit(&edit).expect("valid");
     new.edit(&edit, Carry::Proportional, Nanos::new(5));
     assert_eq!(new.version(), old.version() + 1);
-    let give = new.give("k", &receipt, Why::Refused, clock(9));
-    let given = world.table.give(&mut world.store, &give, &mut world.stats);
+    let give = new.release("k", &receipt, ReleaseReason::Refused, clock(9));
+    let given = world
+        .table
+        .release(&mut world.store, &give, &mut world.stats);
     assert_eq!(given, Ok(()));
     let slot = world.slot("k").expect("a bucket");
     assert_eq!((slot.admitted, slot.bucket.words().len()), (0, 0));

@@ -10,13 +10,13 @@ use loudou_limiter::algorithm::{
     Algorithm, Align, Concurrency, FixedWindow, Funnel, LeakyQueue, Refill, SlidingCounter,
     SlidingLog, TokenBucket,
 };
-use loudou_limiter::{Ask, Bucket, Clock, Limit, Limits, Nanos, Penalty, Rate, Taken};
+use loudou_limiter::{Bucket, BucketRequest, Clock, Limit, Limits, Nanos, Penalty, Rate, Taken};
 use proptest::prelude::*;
 
 use super::*;
+use crate::attempt::Acquire;
 use crate::attempt::GaveUp;
 use crate::attempt::StoreStats;
-use crate::attempt::Take;
 use crate::memory::MemoryStore;
 use crate::page::FLAG_KEEPS_GAIN;
 use crate::shared_data::{CAS_OVERWRITE, SharedData};
@@ -132,7 +132,7 @@ enum Before {
 }
 
 /// Generates a request with its time after the previous request, and an event before it.
-fn ask() -> impl Strategy<Value = (Ask, Before)> {
+fn request() -> impl Strategy<Value = (BucketRequest, Before)> {
     // Some times are long enough to end a run of refusals.
     let after_ms = prop_oneof![6 => 0_u64..50, 2 => 0_u64..3_000, 1 => 59_000_u64..62_000];
     let patience = prop_oneof![6 => Just(Nanos::MAX), 1 => Just(Nanos::ZERO)];
@@ -145,8 +145,8 @@ fn ask() -> impl Strategy<Value = (Ask, Before)> {
         1 => Just(Before::Held),
     ];
     (0_u64..4, after_ms, patience, before).prop_map(|(cost, after_ms, patience, before)| {
-        let ask = Ask::new(cost, Nanos::from_millis(after_ms)).within(patience);
-        (ask, before)
+        let request = BucketRequest::new(cost, Nanos::from_millis(after_ms)).within(patience);
+        (request, before)
     })
 }
 
@@ -166,24 +166,24 @@ enum Way {
 fn step(
     (table, store): (&Table, &mut MemoryStore),
     rule: &Fixed,
-    ask: Ask,
+    request: BucketRequest,
     (way, before): (Way, Before),
 ) -> (Result<alloc::string::String, GaveUp>, bool, Vec<u8>) {
-    let take = Take {
+    let acquire = Acquire {
         rule,
         limits: &rule.limits,
         key: "key",
-        ask,
+        request,
         lease: None,
     };
-    let mut attempt = Attempt::new(table, take);
+    let mut attempt = Attempt::new(table, acquire);
     attempt.change.read(store).expect("memory");
     let id = attempt.change.id;
     if let Some((index, mut slot)) = attempt.change.page.find(id.fingerprint) {
         match before {
             Before::Flag => slot.flags ^= FLAG_KEEPS_GAIN,
             Before::Given => slot.bucket.given ^= 3,
-            Before::Held => slot.held_until_ms = ask.now.millis_ceil().saturating_add(5_000),
+            Before::Held => slot.held_until_ms = request.now.millis_ceil().saturating_add(5_000),
             Before::Nothing | Before::Edit | Before::Ahead => {}
         }
         attempt.change.page.replace(index, &slot);
@@ -225,22 +225,22 @@ fn step(
 
 proptest! {
     #[test]
-    fn it_decides_as_the_other_way(rule in rule(), asks in prop::collection::vec(ask(), 1..40)) {
+    fn it_decides_as_the_other_way(rule in rule(), requests in prop::collection::vec(request(), 1..40)) {
         let mut stores = [Way::General, Way::Fast, Way::InPlace].map(|way| (way, MemoryStore::new()));
         let mut now = Nanos::from_secs(1_000);
-        for (mut ask, before) in asks {
+        for (mut request, before) in requests {
             let at = match before {
-                Before::Ahead => now.since(ask.now),
-                _ => now.saturating_add(ask.now),
+                Before::Ahead => now.since(request.now),
+                _ => now.saturating_add(request.now),
             };
             now = now.max(at);
-            (ask.now, ask.wall) = (at, at.saturating_add(Nanos::from_secs(77)));
+            (request.now, request.wall) = (at, at.saturating_add(Nanos::from_secs(77)));
             if before == Before::Edit {
                 rule.version.set(rule.version().saturating_add(1));
             }
             let [general, fast, in_place] = stores.each_mut().map(|(way, store)| {
                 let table = Table::open(store, "t", 16, [3; 16], Nanos::ZERO).expect("memory");
-                step((&table, store), &rule, ask, (*way, before))
+                step((&table, store), &rule, request, (*way, before))
             });
             prop_assert_eq!(&general.0, &fast.0);
             prop_assert_eq!(&general.2, &fast.2);
@@ -268,11 +268,11 @@ fn admissions_and_refusals_are_decided_in_place() {
         let mut store = MemoryStore::new();
         let table = Table::open(&mut store, "t", 16, [3; 16], Nanos::ZERO).expect("memory");
         let mut in_place = |at_s| {
-            let ask = Ask::new(1, Nanos::from_secs(at_s));
+            let request = BucketRequest::new(1, Nanos::from_secs(at_s));
             step(
                 (&table, &mut store),
                 &rule,
-                ask,
+                request,
                 (Way::Fast, Before::Nothing),
             )
             .1

@@ -9,7 +9,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use loudou_limiter::ban::Conduct;
+use loudou_limiter::ban::BanHistory;
 use loudou_limiter::lease::{LEASE_WORDS, Lease, MAX_LATER_LIMITS};
 use loudou_limiter::{Bucket, GIVEN, MAX_BUCKET_WORDS, Nanos, Words};
 
@@ -33,17 +33,17 @@ pub(super) const FLAG_GIVEN: u8 = 1;
 /// Encoded size of these units, in bytes.
 pub(super) const GIVEN_BYTES: usize = 5;
 /// Flag that only the encoded slot has: set if the slot's strikes and bans follow.
-pub(super) const FLAG_CONDUCT: u8 = 8;
+pub(super) const FLAG_BAN_HISTORY: u8 = 8;
 /// Encoded size of a conduct, in bytes.
-const CONDUCT: usize = 18;
+const BAN_HISTORY: usize = 18;
 /// Flag of the encoded form only: an [`Instant`] is present.
 pub(super) const FLAG_HELD: u8 = 16;
 /// Encoded size of an [`Instant`], in bytes.
 pub(super) const HELD: usize = 5;
 /// Flag of the encoded form only: the end of the slot's queue is present.
-const FLAG_LINE: u8 = 32;
+const FLAG_QUEUE_END: u8 = 32;
 /// Encoded size of the end of a queue, in bytes.
-const LINE: usize = 8;
+const QUEUE_END: usize = 8;
 /// Flag of the encoded form only: the slot's lease is present.
 pub(super) const FLAG_LEASE: u8 = 64;
 /// Encoded size of a lease without the units left at its later limits, in bytes.
@@ -53,7 +53,7 @@ const LEASE: usize = LEASE_WORDS * size_of::<u64>();
 pub(super) const FLAG_LATER: u8 = 128;
 /// All flags that exist only in the encoded form.
 pub(super) const FLAGS_IN_BYTES: u8 =
-    FLAG_GIVEN | FLAG_CONDUCT | FLAG_HELD | FLAG_LINE | FLAG_LEASE | FLAG_LATER;
+    FLAG_GIVEN | FLAG_BAN_HISTORY | FLAG_HELD | FLAG_QUEUE_END | FLAG_LEASE | FLAG_LATER;
 
 /// Maximum encoded size of the lease of a bucket with this many limits, in bytes.
 pub const fn lease_bytes(limits: usize) -> usize {
@@ -72,32 +72,33 @@ impl Slot {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let given = self.bucket.given & GIVEN;
         let given_flag = if given > 0 { FLAG_GIVEN } else { 0 };
-        let has_conduct = self.conduct != Conduct::default();
-        let conduct_flag = if has_conduct { FLAG_CONDUCT } else { 0 };
+        let has_ban_history = self.ban_history != BanHistory::default();
+        let ban_history_flag = if has_ban_history { FLAG_BAN_HISTORY } else { 0 };
         let instant_ms = self.instant_ms();
         let held_flag = if instant_ms > 0 { FLAG_HELD } else { 0 };
         // The end of a queue is stored only while requests wait in it.
-        let has_line = self.bucket.line > self.bucket.last;
-        let line_flag = if has_line { FLAG_LINE } else { 0 };
+        let has_queue_end = self.bucket.queue_end > self.bucket.last;
+        let queue_end_flag = if has_queue_end { FLAG_QUEUE_END } else { 0 };
         let lease = self.lease.as_deref().filter(|lease| !lease.is_fresh());
         let lease_flag = if lease.is_some() { FLAG_LEASE } else { 0 };
         let later = lease.map(Lease::later_left).unwrap_or_default();
         let later_flag = if later.is_empty() { 0 } else { FLAG_LATER };
-        let in_bytes = given_flag | conduct_flag | held_flag | line_flag | lease_flag | later_flag;
+        let in_bytes =
+            given_flag | ban_history_flag | held_flag | queue_end_flag | lease_flag | later_flag;
         let words = self.bucket.words();
         let count = u16::try_from(words.len()).unwrap_or(0);
         out.extend_from_slice(&self.encode_head(in_bytes, count));
         if given > 0 {
             out.extend_from_slice(&u40(given));
         }
-        if has_conduct {
-            encode_conduct(&self.conduct, out);
+        if has_ban_history {
+            encode_ban_history(&self.ban_history, out);
         }
         if held_flag > 0 {
             out.extend_from_slice(&u40(instant_ms));
         }
-        if has_line {
-            out.extend_from_slice(&self.bucket.line.get().to_le_bytes());
+        if has_queue_end {
+            out.extend_from_slice(&self.bucket.queue_end.get().to_le_bytes());
         }
         for word in lease.into_iter().flat_map(Lease::to_words) {
             out.extend_from_slice(&word.to_le_bytes());
@@ -286,17 +287,17 @@ pub(super) fn from_u40([low @ .., high]: [u8; 5]) -> u64 {
     u64::from(u32::from_le_bytes(low)) | u64::from(high) << 32
 }
 
-fn encode_conduct(conduct: &Conduct, out: &mut Vec<u8>) {
+fn encode_ban_history(ban_history: &BanHistory, out: &mut Vec<u8>) {
     let times = [
-        conduct.banned_until_ms,
-        conduct.since_ms,
-        conduct.clean_at_ms,
+        ban_history.banned_until_ms,
+        ban_history.since_ms,
+        ban_history.clean_at_ms,
     ];
     for time in times {
         out.extend_from_slice(&u40(time.min(MAX_U40)));
     }
-    out.extend_from_slice(&conduct.strikes.to_le_bytes());
-    out.push(conduct.bans);
+    out.extend_from_slice(&ban_history.strikes.to_le_bytes());
+    out.push(ban_history.bans);
 }
 
 /// Sizes of the optional parts that follow a slot's head with these flags: units given back,
@@ -307,9 +308,9 @@ pub(super) const fn optional_bytes(flags: u8) -> [usize; 5] {
     }
     [
         size(flags, FLAG_GIVEN, GIVEN_BYTES),
-        size(flags, FLAG_CONDUCT, CONDUCT),
+        size(flags, FLAG_BAN_HISTORY, BAN_HISTORY),
         size(flags, FLAG_HELD, HELD),
-        size(flags, FLAG_LINE, LINE),
+        size(flags, FLAG_QUEUE_END, QUEUE_END),
         size(flags, FLAG_LEASE, LEASE),
     ]
 }
@@ -357,10 +358,10 @@ impl Bytes<'_> {
         } else {
             self.present()?
         };
-        let conduct = if flags & FLAG_CONDUCT == 0 {
-            Conduct::default()
+        let ban_history = if flags & FLAG_BAN_HISTORY == 0 {
+            BanHistory::default()
         } else {
-            self.conduct()?
+            self.ban_history()?
         };
         let instant_ms = if flags & FLAG_HELD == 0 {
             0
@@ -368,12 +369,12 @@ impl Bytes<'_> {
             self.present()?
         };
         let instant = Instant::of(instant_ms, last);
-        let line = if flags & FLAG_LINE == 0 {
+        let queue_end = if flags & FLAG_QUEUE_END == 0 {
             Nanos::ZERO
         } else {
             Nanos::new(self.u64()?)
         };
-        if flags & FLAG_LINE != 0 && line <= last {
+        if flags & FLAG_QUEUE_END != 0 && queue_end <= last {
             return Err(UnknownPage);
         }
         let lease = if flags & FLAG_LEASE == 0 {
@@ -397,30 +398,30 @@ impl Bytes<'_> {
             refused_since_ms: instant.refused_since_ms(),
             flags: flags & !FLAGS_IN_BYTES,
             origin: head.origin(),
-            conduct,
+            ban_history,
             lease,
             bucket: Bucket {
                 last,
                 given,
-                line,
+                queue_end,
                 words,
             },
         };
         Ok((slot, head.words()))
     }
 
-    fn conduct(&mut self) -> Result<Conduct, UnknownPage> {
-        let conduct = Conduct {
+    fn ban_history(&mut self) -> Result<BanHistory, UnknownPage> {
+        let ban_history = BanHistory {
             banned_until_ms: self.u40()?,
             since_ms: self.u40()?,
             clean_at_ms: self.u40()?,
             strikes: u16::from_le_bytes(self.take()?),
             bans: u8::from_le_bytes(self.take()?),
         };
-        if conduct == Conduct::default() {
+        if ban_history == BanHistory::default() {
             return Err(UnknownPage);
         }
-        Ok(conduct)
+        Ok(ban_history)
     }
 
     /// Reads a number that must not be 0, because a 0 would have been omitted.

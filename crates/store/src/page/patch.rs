@@ -103,9 +103,9 @@ impl PageBytes {
     }
 
     /// Returns a bucket's slot for changes in place, if it is a plain slot.
-    pub(crate) fn find_plain(&mut self, fingerprint: u64) -> Option<PlainSlot<'_>> {
+    pub(crate) fn find_fast(&mut self, fingerprint: u64) -> Option<FastSlot<'_>> {
         let range = self.range(self.index_of(fingerprint)?);
-        PlainSlot::of(self.bytes.get_mut(range)?)
+        FastSlot::of(self.bytes.get_mut(range)?)
     }
 
     fn index_of(&self, fingerprint: u64) -> Option<usize> {
@@ -241,11 +241,11 @@ fn end_of_slot(bytes: &[u8], start: usize) -> Option<usize> {
         }
         SLOT_HEAD.saturating_add(HELD)
     } else {
-        let [given, conduct, held, line, lease] = optional_bytes(flags);
-        let conduct_at = SLOT_HEAD.saturating_add(given);
-        let held_at = conduct_at.saturating_add(conduct);
-        let line_at = held_at.saturating_add(held);
-        let lease_at = line_at.saturating_add(line);
+        let [given, ban_history, held, queue_end, lease] = optional_bytes(flags);
+        let ban_history_at = SLOT_HEAD.saturating_add(given);
+        let held_at = ban_history_at.saturating_add(ban_history);
+        let queue_end_at = held_at.saturating_add(held);
+        let lease_at = queue_end_at.saturating_add(queue_end);
         let later_at = lease_at.saturating_add(lease);
         let end = if flags & FLAG_LATER == 0 {
             later_at
@@ -253,9 +253,9 @@ fn end_of_slot(bytes: &[u8], start: usize) -> Option<usize> {
             end_of_later(slot, later_at).filter(|_| lease > 0)?
         };
         let parts = [
-            slot.get(SLOT_HEAD..conduct_at)?,
-            slot.get(conduct_at..held_at)?,
-            slot.get(held_at..line_at)?,
+            slot.get(SLOT_HEAD..ban_history_at)?,
+            slot.get(ban_history_at..held_at)?,
+            slot.get(held_at..queue_end_at)?,
             slot.get(lease_at..end)?,
         ];
         for optional in parts {
@@ -269,7 +269,7 @@ fn end_of_slot(bytes: &[u8], start: usize) -> Option<usize> {
                 .copied()
                 .map(u64::from_le_bytes)
         };
-        if line > 0 && Nanos::new(number(line_at)?) <= fixed.last() {
+        if queue_end > 0 && Nanos::new(number(queue_end_at)?) <= fixed.last() {
             return None;
         }
         end
@@ -295,12 +295,12 @@ fn end_of_later(slot: &[u8], start: usize) -> Option<usize> {
 // whole slot would take several times as much code for each request.
 
 /// A slot whose only optional part, if any, is the beginning of a run of refusals.
-pub(crate) struct PlainSlot<'a> {
+pub(crate) struct FastSlot<'a> {
     head: &'a mut [u8; SLOT_HEAD],
     words: &'a mut [[u8; size_of::<u64>()]],
 }
 
-impl<'a> PlainSlot<'a> {
+impl<'a> FastSlot<'a> {
     /// Returns the slot in these well-formed bytes, or `None` if it has other optional parts.
     pub(crate) fn of(slot: &'a mut [u8]) -> Option<Self> {
         let (head, rest) = slot.split_first_chunk_mut()?;

@@ -55,7 +55,7 @@ impl Standing {
             idle_at_ms: slot.idle_at_ms,
             has_refused: slot.refused > 0,
             flags: slot.flags,
-            banned_until_ms: slot.conduct.banned_until_ms,
+            banned_until_ms: slot.ban_history.banned_until_ms,
             held_until_ms: Instant::of(slot.held_until_ms, slot.bucket.last).held_until_ms(),
         }
     }
@@ -64,9 +64,9 @@ impl Standing {
     pub(super) fn read(slot: &[u8]) -> Result<Self, UnknownPage> {
         let fixed = Head::of(slot)?;
         let flags = fixed.flags();
-        let [given, conduct, held, ..] = optional_bytes(flags);
-        let conduct_at = SLOT_HEAD.saturating_add(given);
-        let held_at = conduct_at.saturating_add(conduct);
+        let [given, ban_history, held, ..] = optional_bytes(flags);
+        let ban_history_at = SLOT_HEAD.saturating_add(given);
+        let held_at = ban_history_at.saturating_add(ban_history);
         // The first field of an encoded conduct is the end of the ban.
         let number = |size: usize, at: usize| match slot.get(at..) {
             Some(bytes) if size > 0 => Bytes(bytes).u40(),
@@ -79,7 +79,7 @@ impl Standing {
             idle_at_ms: fixed.idle_at_ms(),
             has_refused: fixed.refused() > 0,
             flags,
-            banned_until_ms: number(conduct, conduct_at)?,
+            banned_until_ms: number(ban_history, ban_history_at)?,
             held_until_ms: Instant::of(number(held, held_at)?, fixed.last()).held_until_ms(),
         })
     }

@@ -25,7 +25,7 @@ pub struct Sharing {
     /// Maximum time that a request waits for the relay.
     waits_at_most_ns: u64,
     /// True if busy keys get tokens in advance, so that few of their requests wait.
-    leases_beforehand: bool,
+    prefetches: bool,
     /// Decision while the relay does not answer.
     on_outage: OnOutage,
     /// All effects in words, one line each.
@@ -72,7 +72,7 @@ pub fn sharing(rule: &Rule, fleet: Option<&FleetSettings>) -> Option<Sharing> {
             Mode::Enforce => settings.timeout.get(),
             Mode::Shadow | Mode::Off => 0,
         },
-        leases_beforehand: terms.leases_beforehand(rule.cost.least().into()),
+        prefetches: terms.prefetches(rule.cost.least().into()),
         on_outage: fleet.on_outage,
         meaning,
     })
@@ -192,7 +192,7 @@ fn waits(rule: &Rule, terms: &Terms) -> Vec<String> {
     if rule.mode == Mode::Shadow {
         return vec!["in shadow mode, no request waits for the relay".to_owned()];
     }
-    let wait = if terms.leases_beforehand(rule.cost.least().into()) {
+    let wait = if terms.prefetches(rule.cost.least().into()) {
         format!(
             "a key's first request waits for the relay, at most {timeout}; busy keys get tokens in advance"
         )

@@ -1,12 +1,12 @@
 //! Describes rules that apply only while an upstream fails.
 
 use loudou_api::{RuleTotals, UpstreamView};
-use loudou_store::When;
+use loudou_store::UpstreamCondition;
 
 use crate::text::{counted, humanise};
 
 /// Describes the condition of such a rule.
-pub(super) fn condition(when: &When) -> String {
+pub(super) fn condition(when: &UpstreamCondition) -> String {
     format!(
         "only while an upstream fails: from more than {} errors within {} (of at least {} responses) until less \
          than {}",
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn conditions() {
-        let when = When {
+        let when = UpstreamCondition {
             over: Decimal::from_thousandths(200),
             until_under: Decimal::from_thousandths(125),
             within: Nanos::from_secs(10),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loudou_limiter::{Ask, Clock, Nanos};
+use loudou_limiter::{BucketRequest, Clock, Nanos};
 use loudou_rules::config::parse_rule;
 use loudou_rules::versions::History;
 use loudou_store::memory::MemoryStore;
@@ -54,8 +54,8 @@ impl World {
     }
 
     fn take(&mut self, rule: usize, key: &str) {
-        let ask = Ask::new(1, Nanos::new(self.now));
-        let take = self.rules[rule].take(key, ask);
+        let ask = BucketRequest::new(1, Nanos::new(self.now));
+        let take = self.rules[rule].acquire(key, ask);
         let charge = self
             .table
             .charge(&mut self.store, &take, &mut StoreStats::default());
@@ -86,7 +86,7 @@ impl World {
             store: &mut self.store,
             table: &self.table,
             rules: &RulesByTag::new(self.rules.iter()),
-            moment: Moment {
+            call_time: CallTime {
                 clock: Clock::at(Nanos::new(self.now)),
                 fleet: None,
             },
@@ -158,7 +158,7 @@ fn every_bucket_is_found_once_wherever_steps_are_cut() {
             let id = world.table.id(world.rules[0].tag(), &key);
             if world
                 .table
-                .look(&mut world.store, id)
+                .get(&mut world.store, id)
                 .expect("read")
                 .is_some()
             {
@@ -223,7 +223,7 @@ fn a_step_without_time_makes_progress() {
         search.from = next;
     }
     // Most pages of this world have buckets.
-    assert!(steps <= 1_024 * VALUE / LEAST + 1, "{steps}");
+    assert!(steps <= 1_024 * VALUE / MIN_STEP_WORK + 1, "{steps}");
     let (_, next) = world.step(&search, &mut || true);
     assert_eq!(next, None, "a step ends early only for lack of time");
 }

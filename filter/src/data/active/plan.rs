@@ -10,7 +10,7 @@ use crate::waiting::{Held, Ticket, Waiting};
 
 /// Time limit of one planning run. Up to 65 536 requests may be held, so planning pauses after this
 /// time.
-const MOST_TIME: Nanos = Nanos::from_millis(1);
+const MAX_TIME: Nanos = Nanos::from_millis(1);
 /// Number of requests that are planned between two readings of the clock.
 const STEP: usize = 16;
 
@@ -25,13 +25,13 @@ pub(in super::super) struct Planning {
     /// Requests that must be decided again, in queue order.
     late: Vec<Ticket>,
     /// Requests among them whose tokens are already returned, ordered by their original due times.
-    put_off: BTreeSet<Ticket>,
+    postponed: BTreeSet<Ticket>,
 }
 
 impl Planning {
     /// Returns true if some held requests are not planned yet.
     pub(in super::super) fn is_due(&self) -> bool {
-        self.next.is_some() || !self.late.is_empty() || !self.put_off.is_empty()
+        self.next.is_some() || !self.late.is_empty() || !self.postponed.is_empty()
     }
 }
 
@@ -57,7 +57,7 @@ impl Active {
         while let Some(from) = planning.next {
             if planned == STEP {
                 planned = 0;
-                if host.now().since(now) >= MOST_TIME {
+                if host.now().since(now) >= MAX_TIME {
                     return;
                 }
             }
@@ -85,7 +85,7 @@ impl Active {
     /// wait. Returns `None` for a request that waits for a lease, or to be decided again.
     fn plan_of(&self, place: Ticket, held: &Held, clock: Clock) -> Option<Plan> {
         let reservations = held.reservations.as_ref().filter(|_| !held.is_undecided)?;
-        let (mut latest, mut is_put_off) = (None, false);
+        let (mut latest, mut is_postponed) = (None, false);
         reservations.each(|reservation| {
             if reservation.waits
                 && let Some(active) = self.rule_of_receipt(&reservation.receipt)
@@ -96,7 +96,7 @@ impl Active {
                     clock,
                 ) {
                     Some(Plan::At(due)) => reservation.due = due,
-                    Some(Plan::Again) => is_put_off = true,
+                    Some(Plan::Again) => is_postponed = true,
                     None => {}
                 }
             }
@@ -105,7 +105,7 @@ impl Active {
             }
         });
         let latest = latest?;
-        if is_put_off || latest > place.due && latest > held.latest {
+        if is_postponed || latest > place.due && latest > held.latest {
             reservations.each(|reservation| reservation.due = Nanos::MAX);
             return Some(Plan::Again);
         }
@@ -115,35 +115,35 @@ impl Active {
     /// Removes at most `most` requests that must be decided again, in queue order. Before the first
     /// is removed, all of them return their tokens, for a bounded time. They return them in reverse
     /// order, because only the last request in a bucket's queue leaves no gap in front of others.
-    pub(in super::super) fn put_off_late(
+    pub(in super::super) fn postpone_late(
         &self,
         host: &dyn Host,
         (waiting, planning): (&Waiting, &mut Planning),
         most: usize,
         now: Nanos,
     ) -> Vec<Held> {
-        let mut put_off = Vec::new();
+        let mut postponed = Vec::new();
         if planning.next.is_some() {
-            return put_off;
+            return postponed;
         }
         let begun = host.now();
         let mut given: usize = 0;
         while let Some(ticket) = planning.late.pop() {
             if let Some(reservations) = waiting.reservations(ticket) {
-                self.put_off(host, &reservations, now);
+                self.postpone(host, &reservations, now);
                 reservations.clear();
             }
-            planning.put_off.insert(ticket);
+            planning.postponed.insert(ticket);
             given = given.saturating_add(1);
-            if given.is_multiple_of(STEP) && host.now().since(begun) >= MOST_TIME {
-                return put_off;
+            if given.is_multiple_of(STEP) && host.now().since(begun) >= MAX_TIME {
+                return postponed;
             }
         }
-        while put_off.len() < most
-            && let Some(ticket) = planning.put_off.pop_first()
+        while postponed.len() < most
+            && let Some(ticket) = planning.postponed.pop_first()
         {
-            put_off.extend(waiting.take(ticket));
+            postponed.extend(waiting.take(ticket));
         }
-        put_off
+        postponed
     }
 }

@@ -19,11 +19,11 @@ use crate::host::{Host, HostStore};
 /// A connection can be missed only if all its requests before an update fall within this interval
 /// after another read. That matters only if the connection is used more than a second after the
 /// update, while the new listener has still served none.
-const EVERY: Nanos = Nanos::from_millis(1);
+const INTERVAL: Nanos = Nanos::from_millis(1);
 /// Interval at which a VM of another configuration checks again after it saw a newer connection.
 /// Each check copies the whole record, and the newer connection may not count as a rollback yet
 /// (see [`Record::roll_back`](crate::record::Record::roll_back)).
-const AGAIN_IN: Nanos = Nanos::from_millis(100);
+const RETRY_INTERVAL: Nanos = Nanos::from_millis(100);
 
 /// Connection state of one VM.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,7 +50,7 @@ impl Connections {
         if now < next {
             return false;
         }
-        self.read_at = now.saturating_add(EVERY);
+        self.read_at = now.saturating_add(INTERVAL);
         let id = host.property("connection\0id");
         let Some(id) = id.and_then(|id| id.try_into().ok()).map(u64::from_le_bytes) else {
             return false;
@@ -68,12 +68,12 @@ impl Connections {
         let known = host.shared_get(&key, &mut bytes);
         let is_newer = id > known.map_or(0, |_| number(&bytes));
         if is_newer {
-            self.look_at = now.saturating_add(AGAIN_IN);
+            self.look_at = now.saturating_add(RETRY_INTERVAL);
         }
         is_newer
     }
 
-    /// Makes the next call read the connection number without waiting for [`EVERY`].
+    /// Makes the next call read the connection number without waiting for [`INTERVAL`].
     pub(super) const fn read_at_once(&mut self) {
         self.read_at = Nanos::ZERO;
     }

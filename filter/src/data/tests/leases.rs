@@ -97,7 +97,7 @@ impl Engine {
     }
 
     /// Answers the oldest unanswered call. Returns the requests to decide again.
-    fn answer_call(&mut self, host: &FakeHost, plane: &mut DataPlane) -> Vec<Again> {
+    fn answer_call(&mut self, host: &FakeHost, plane: &mut DataPlane) -> Vec<Redecision> {
         let Sent { path, body, .. } = host.calls.borrow()[self.answered].clone();
         assert_eq!(path, "/v1/leases");
         let request: LeaseRequest = serde_json::from_slice(&body).expect("a request");
@@ -129,7 +129,7 @@ fn end_call(
     plane: &mut DataPlane,
     call: &mut usize,
     answer: Option<&LeaseAnswer>,
-) -> Vec<Again> {
+) -> Vec<Redecision> {
     let status = if answer.is_some() { "200" } else { "504" };
     let mut headers = vec![(":status".to_owned(), status.as_bytes().to_vec())];
     if answer.is_some() {
@@ -143,7 +143,7 @@ fn end_call(
     plane.called(host, number, size)
 }
 
-fn decide_again(host: &FakeHost, plane: &mut DataPlane, again: Vec<Again>) -> Vec<(u32, u16)> {
+fn decide_again(host: &FakeHost, plane: &mut DataPlane, again: Vec<Redecision>) -> Vec<(u32, u16)> {
     let decided = again.into_iter().map(|again| {
         assert!(host.focus(again.stream));
         let (outcome, _stay) = plane.decide_again(host, again, false);
@@ -316,10 +316,14 @@ fn a_shadow_rule_notes_a_request_that_waits_once() {
             let id = active.table.id(tag, "alice");
             let slot = active
                 .table
-                .look(&mut HostStore(&host), id)
+                .get(&mut HostStore(&host), id)
                 .expect("readable");
             let slot = slot.expect("a bucket");
-            let noted = (slot.admitted, slot.refused, u64::from(slot.conduct.strikes));
+            let noted = (
+                slot.admitted,
+                slot.refused,
+                u64::from(slot.ban_history.strikes),
+            );
             assert_eq!(noted, (1, refused, refused), "{name}, request {stream}");
             let metric = |what: &str| host.metric(&format!("loudou.rule.{name}.{what}"));
             let counted = (metric("admitted"), metric("shadow_refused"));

@@ -3,7 +3,7 @@
 
 use loudou_limiter::{Carry, Clock};
 use loudou_rules::rule::Override;
-use loudou_store::{SetBan, SetTo, StoreStats};
+use loudou_store::{BanChange, SetBan, StoreStats};
 use serde_json::Value;
 
 use super::*;
@@ -128,7 +128,7 @@ impl World {
         let ban = SetBan {
             rule: &**rule,
             key: "alice",
-            ban: SetTo::Banned(Some(Nanos::from_secs(1))),
+            ban: BanChange::Banned(Some(Nanos::from_secs(1))),
             clock: Clock::at(self.host.now()),
         };
         let (store, stats) = (&mut HostStore(&self.host), &mut StoreStats::default());

@@ -6,12 +6,12 @@ use loudou_api::{
 };
 use loudou_limiter::Nanos;
 
-use super::Made;
+use super::LocalChange;
 use crate::bytes::{put, put_number, take, take_number, take_text};
 use crate::formats::CHANGES;
 
 /// Time for which the end of a change is kept, to report it to an engine that has lost it.
-const ENDS_KEPT: Nanos = Nanos::from_secs(TOMBSTONE_S);
+const END_RETENTION: Nanos = Nanos::from_secs(TOMBSTONE_S);
 
 /// Delivery state of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(crate) enum Sent {
 
 /// Local state of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Here {
+pub(crate) enum LocalState {
     /// In force.
     #[default]
     InForce,
@@ -55,7 +55,7 @@ pub(crate) struct Change {
     /// Generation that the engine assigned. 0 if it has not.
     pub(crate) generation: u64,
     pub(crate) sent: Sent,
-    pub(crate) here: Here,
+    pub(crate) here: LocalState,
     /// Local number that distinguishes it from other changes with its name.
     pub(crate) version: u64,
 }
@@ -153,9 +153,9 @@ impl Changes {
                     _ => Sent::Refused,
                 },
                 here: match take_number(bytes)? {
-                    0 => Here::InForce,
-                    1 => Here::ToApply,
-                    _ => Here::Waiting,
+                    0 => LocalState::InForce,
+                    1 => LocalState::ToApply,
+                    _ => LocalState::Waiting,
                 },
             });
         }
@@ -165,7 +165,7 @@ impl Changes {
     pub(super) fn bytes(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.head.count = self.count(|_| true);
-        self.head.due = self.count(|change| change.here == Here::ToApply);
+        self.head.due = self.count(|change| change.here == LocalState::ToApply);
         self.head.unsent = self.count(|change| change.sent == Sent::Unsent);
         let ends = self.all.iter().map(|change| change.until.get());
         self.head.over_ns = ends.min().unwrap_or(u64::MAX);
@@ -180,9 +180,9 @@ impl Changes {
                 Sent::Refused => 2,
             };
             let here = match change.here {
-                Here::InForce => 0,
-                Here::ToApply => 1,
-                Here::Waiting => 2,
+                LocalState::InForce => 0,
+                LocalState::ToApply => 1,
+                LocalState::Waiting => 2,
             };
             for time in [change.made_at, change.until, change.earlier_until] {
                 put_number(&mut bytes, time.get());
@@ -209,16 +209,16 @@ impl Changes {
             self.head.version = self.head.version.saturating_add(1);
             change.version = self.head.version;
             change.value = Vec::new();
-            change.until = change.until.saturating_add(ENDS_KEPT);
+            change.until = change.until.saturating_add(END_RETENTION);
             if change.sent == Sent::Known {
                 change.sent = Sent::Unsent;
             }
-            if change.here == Here::Waiting {
-                change.here = Here::InForce;
+            if change.here == LocalState::Waiting {
+                change.here = LocalState::InForce;
             }
         }
         self.all.retain(|change| {
-            let is_old = change.made_at.saturating_add(ENDS_KEPT) <= now;
+            let is_old = change.made_at.saturating_add(END_RETENTION) <= now;
             let is_end = change.value.is_empty() && change.until == Nanos::MAX;
             change.until > now && !(is_end && is_old)
         });
@@ -246,7 +246,7 @@ impl Changes {
 
     /// Stores changes that were made here. Returns false if there is no space for all of them. Then
     /// none is stored, and stored changes with these names no longer count as in force here.
-    pub(super) fn make(&mut self, made: &[Made], now: Nanos) -> bool {
+    pub(super) fn make(&mut self, made: &[LocalChange], now: Nanos) -> bool {
         let noted = made.iter().flat_map(|made| self.to_note(made, now));
         let noted: Vec<Change> = noted.collect();
         let mut bytes = self.bytes_of_all();
@@ -268,7 +268,7 @@ impl Changes {
                     self.end_too_many(&about, now);
                 }
             } else if let Some(change) = self.find(&change.name) {
-                (change.sent, change.here) = (Sent::Refused, Here::InForce);
+                (change.sent, change.here) = (Sent::Refused, LocalState::InForce);
             }
         }
         fits
@@ -306,11 +306,13 @@ impl Changes {
 
     /// Returns true if a change must be applied.
     pub(crate) fn is_due(&self) -> bool {
-        self.all.iter().any(|change| change.here == Here::ToApply)
+        self.all
+            .iter()
+            .any(|change| change.here == LocalState::ToApply)
     }
 
     /// Sets the local state of a change, unless another change has replaced it.
-    pub(crate) fn settle(&mut self, name: &str, version: u64, here: Here) {
+    pub(crate) fn settle(&mut self, name: &str, version: u64, here: LocalState) {
         let mut all = self.all.iter_mut();
         let found = all.find(|change| change.version == version && change.name == name);
         if let Some(change) = found {

@@ -9,13 +9,13 @@ fn at(ms: u64) -> Nanos {
     Nanos::from_millis(ms)
 }
 
-fn edit(rule: &str, value: &str) -> Made {
+fn edit(rule: &str, value: &str) -> LocalChange {
     edit_of(rule, "b", value)
 }
 
 /// An edit of this version of the rule.
-fn edit_of(rule: &str, base: &str, value: &str) -> Made {
-    Made {
+fn edit_of(rule: &str, base: &str, value: &str) -> LocalChange {
+    LocalChange {
         name: ChangeName::Edit {
             rule: rule.to_owned(),
             base: None,
@@ -27,13 +27,13 @@ fn edit_of(rule: &str, base: &str, value: &str) -> Made {
 }
 
 /// The changes of an Envoy that made these.
-fn made(changes: &[Made], now: Nanos) -> Changes {
+fn made(changes: &[LocalChange], now: Nanos) -> Changes {
     let mut all = Changes::default();
     assert!(all.make(changes, now));
     all
 }
 
-fn told(name: &str, value: &str, age_ms: u64, generation: u64) -> ReceivedChange {
+fn received(name: &str, value: &str, age_ms: u64, generation: u64) -> ReceivedChange {
     ReceivedChange {
         name: name.to_owned(),
         value: value.as_bytes().to_vec(),
@@ -43,11 +43,11 @@ fn told(name: &str, value: &str, age_ms: u64, generation: u64) -> ReceivedChange
     }
 }
 
-fn heard(epoch: &str, generation: u64, told: Vec<ReceivedChange>) -> ChangesAnswer {
+fn response(epoch: &str, generation: u64, received: Vec<ReceivedChange>) -> ChangesAnswer {
     ChangesAnswer {
         epoch: epoch.to_owned(),
         generation,
-        told,
+        received,
         ..ChangesAnswer::default()
     }
 }
@@ -66,16 +66,16 @@ fn value(changes: &Changes, name: &str) -> String {
 
 #[test]
 fn the_shared_value_is_read_as_it_was_written() {
-    let mut changes = made(&[edit("r", "{}"), Made::unban("r", "k")], at(5));
+    let mut changes = made(&[edit("r", "{}"), LocalChange::unban("r", "k")], at(5));
     let until = ReceivedChange {
         ends_in: Some(at(9)),
         by: "00ff".to_owned(),
-        ..told("ban/r/x", "1", 3, 7)
+        ..received("ban/r/x", "1", 3, 7)
     };
-    assert!(changes.heard(&[], &heard("e", 7, vec![until]), at(8)));
+    assert!(changes.adopt_response(&[], &response("e", 7, vec![until]), at(8)));
     (changes.head.seen, changes.head.checked) = (3, 4);
     changes.all[0].sent = Sent::Refused;
-    changes.all[1].here = Here::Waiting;
+    changes.all[1].here = LocalState::Waiting;
     let bytes = changes.bytes();
     assert_eq!(Changes::read(&bytes).as_ref(), Some(&changes));
     let head = Head::read(&bytes).expect("a head");
@@ -96,11 +96,11 @@ fn the_shared_value_is_as_small_as_is_promised() {
     for (told_of, value, by) in [(8_200, 0, 0), (100, 60 << 10, 0), (100, 1, 60 << 10)] {
         let mut changes = Changes::default();
         for number in 0..told_of {
-            let told = ReceivedChange {
+            let change = ReceivedChange {
                 by: "b".repeat(by),
-                ..told(&format!("edit/{number}"), &"1".repeat(value), 0, number + 1)
+                ..received(&format!("edit/{number}"), &"1".repeat(value), 0, number + 1)
             };
-            assert!(changes.heard(&[], &heard("e", number + 1, vec![told]), at(1)));
+            assert!(changes.adopt_response(&[], &response("e", number + 1, vec![change]), at(1)));
         }
         let bytes = changes.bytes().len();
         assert!(bytes <= FLEET_CHANGES, "{value} {by}: {bytes}");
@@ -120,18 +120,18 @@ fn what_was_acknowledged_is_told_once() {
     let first = sent(&changes);
     assert_eq!(first.len(), 1);
     // The engine's failure emptied this answer, so it carries no news.
-    assert!(!changes.heard(&first, &heard("", 0, Vec::new()), at(1)));
+    assert!(!changes.adopt_response(&first, &response("", 0, Vec::new()), at(1)));
     assert_eq!(sent(&changes), first);
     // While the call is in flight, another change of this name is made, which must still be
     // reported.
     assert!(changes.make(&[edit("r", "2")], at(2)));
-    let echo = vec![told("edit/r", "1", 3, 1)];
-    assert!(changes.heard(&first, &heard("e", 1, echo), at(3)));
+    let echo = vec![received("edit/r", "1", 3, 1)];
+    assert!(changes.adopt_response(&first, &response("e", 1, echo), at(3)));
     let second = sent(&changes);
     assert_ne!(second, first);
     assert_eq!((second.len(), value(&changes, "edit/r").as_str()), (1, "2"));
-    let echo = vec![told("edit/r", "2", 2, 2)];
-    assert!(changes.heard(&second, &heard("e", 2, echo), at(4)));
+    let echo = vec![received("edit/r", "2", 2, 2)];
+    assert!(changes.adopt_response(&second, &response("e", 2, echo), at(4)));
     assert!(sent(&changes).is_empty() && !changes.is_due());
     assert_eq!(changes.head.generation, 2);
 }
@@ -139,23 +139,27 @@ fn what_was_acknowledged_is_told_once() {
 #[test]
 fn what_others_made_is_to_be_applied_once() {
     let mut changes = Changes::default();
-    let news = heard("e", 3, vec![told("edit/r", "1", 10, 3)]);
-    assert!(changes.heard(&[], &news, at(20)));
+    let news = response("e", 3, vec![received("edit/r", "1", 10, 3)]);
+    assert!(changes.adopt_response(&[], &news, at(20)));
     assert!(changes.is_due());
     let version = changes.all[0].version;
-    changes.settle("edit/r", version, Here::InForce);
+    changes.settle("edit/r", version, LocalState::InForce);
     // The same change again, and a change that was overtaken.
-    assert!(changes.heard(&[], &news, at(30)));
-    let old = heard("e", 2, vec![told("edit/r", "0", 40, 2)]);
-    assert!(changes.heard(&[], &old, at(30)));
+    assert!(changes.adopt_response(&[], &news, at(30)));
+    let old = response("e", 2, vec![received("edit/r", "0", 40, 2)]);
+    assert!(changes.adopt_response(&[], &old, at(30)));
     assert!(!changes.is_due());
     assert_eq!(
         (changes.head.generation, value(&changes, "edit/r").as_str()),
         (3, "1")
     );
     // A later one replaces it, and what was found of the earlier one does not count for it.
-    assert!(changes.heard(&[], &heard("e", 4, vec![told("edit/r", "2", 0, 4)]), at(50)));
-    changes.settle("edit/r", version, Here::InForce);
+    assert!(changes.adopt_response(
+        &[],
+        &response("e", 4, vec![received("edit/r", "2", 0, 4)]),
+        at(50)
+    ));
+    changes.settle("edit/r", version, LocalState::InForce);
     assert!(changes.is_due());
 }
 
@@ -165,15 +169,18 @@ fn what_others_made_is_to_be_applied_once() {
 fn another_epoch_is_told_all_again() {
     let mut changes = Changes::default();
     let all = vec![
-        told("edit/r", "1", 100, 1),
-        told("edit/s", "1", 100, 2),
-        told("ban/r/k", "", 100, 3),
+        received("edit/r", "1", 100, 1),
+        received("edit/s", "1", 100, 2),
+        received("ban/r/k", "", 100, 3),
     ];
-    assert!(changes.heard(&[], &heard("e", 3, all), at(1_000)));
+    assert!(changes.adopt_response(&[], &response("e", 3, all), at(1_000)));
     assert!(sent(&changes).is_empty());
     // Another Envoy was faster with an older change of `r`, and with a younger one of `s`.
-    let all = vec![told("edit/r", "0", 900, 1), told("edit/s", "2", 50, 2)];
-    assert!(changes.heard(&[], &heard("f", 2, all), at(1_000)));
+    let all = vec![
+        received("edit/r", "0", 900, 1),
+        received("edit/s", "2", 50, 2),
+    ];
+    assert!(changes.adopt_response(&[], &response("f", 2, all), at(1_000)));
     let names: Vec<String> = sent(&changes).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["edit/r", "ban/r/k"]);
     assert_eq!(value(&changes, "edit/s"), "2");
@@ -189,25 +196,29 @@ fn a_refused_change_stays_here() {
     let all = sent(&changes);
     let refused = ChangesAnswer {
         refused: vec![("edit/r".to_owned(), "no room".to_owned())],
-        ..heard("e", 1, vec![told("edit/s", "1", 1, 1)])
+        ..response("e", 1, vec![received("edit/s", "1", 1, 1)])
     };
-    assert!(changes.heard(&all, &refused, at(1)));
+    assert!(changes.adopt_response(&all, &refused, at(1)));
     assert_eq!(changes.all[0].sent, Sent::Refused);
     assert_eq!(changes.all[1].sent, Sent::Known);
     assert!(sent(&changes).is_empty());
     // Until an operator changes it later.
-    assert!(changes.heard(&[], &heard("e", 2, vec![told("edit/r", "2", 0, 2)]), at(2)));
+    assert!(changes.adopt_response(
+        &[],
+        &response("e", 2, vec![received("edit/r", "2", 0, 2)]),
+        at(2)
+    ));
     assert!(changes.is_due());
 }
 
 #[test]
 fn what_is_over_is_forgotten() {
     let host = FakeHost::default();
-    let ban = Made {
+    let ban = LocalChange {
         until: at(1_000),
-        ..Made::ban("r", "k", &BanValue::default(), None)
+        ..LocalChange::ban("r", "k", &BanValue::default(), None)
     };
-    let all = [ban, edit("r", "1"), Made::unban("r", "x")];
+    let all = [ban, edit("r", "1"), LocalChange::unban("r", "x")];
     let put = |now| {
         change(&host, SHARE, now, &mut |changes| {
             let made = changes.make(&all, now);
@@ -231,10 +242,10 @@ fn what_is_over_is_forgotten() {
 
 #[test]
 fn what_one_call_tells_is_bounded() {
-    let many: Vec<Made> = (0..200).map(|n| edit(&n.to_string(), "1")).collect();
+    let many: Vec<LocalChange> = (0..200).map(|n| edit(&n.to_string(), "1")).collect();
     assert_eq!(sent(&made(&many, at(0))).len(), 64);
     let long = format!("\"{}\"", "x".repeat(60 << 10));
-    let large: Vec<Made> = (0..5).map(|n| edit(&n.to_string(), &long)).collect();
+    let large: Vec<LocalChange> = (0..5).map(|n| edit(&n.to_string(), &long)).collect();
     assert_eq!(sent(&made(&large, at(0))).len(), 2);
     let huge = format!("\"{}\"", "x".repeat(64 << 10));
     let mut known = made(&[edit("r", "1"), edit("s", "1")], at(0));
@@ -242,7 +253,7 @@ fn what_one_call_tells_is_bounded() {
     // The value that was known before does not hold here any more.
     assert_eq!((known.all.len(), known.all[0].sent), (2, Sent::Refused));
     assert_eq!(known.all[1].sent, Sent::Unsent);
-    let too_many: Vec<Made> = (0..4_097).map(|n| edit(&n.to_string(), "1")).collect();
+    let too_many: Vec<LocalChange> = (0..4_097).map(|n| edit(&n.to_string(), "1")).collect();
     assert!(!Changes::default().make(&too_many, at(0)));
 }
 
@@ -251,11 +262,11 @@ fn what_one_call_tells_is_bounded() {
 #[test]
 fn the_end_of_what_was_cut_short_is_told() {
     let host = FakeHost::default();
-    let ban = |key: &str, until| Made {
+    let ban = |key: &str, until| LocalChange {
         until: at(until),
-        ..Made::ban("r", key, &BanValue::default(), None)
+        ..LocalChange::ban("r", key, &BanValue::default(), None)
     };
-    let put = |all: &[Made], now| {
+    let put = |all: &[LocalChange], now| {
         let now = at(now);
         change(&host, SHARE, now, &mut |changes| {
             let made = changes.make(all, now);
@@ -288,14 +299,14 @@ fn the_end_of_what_was_cut_short_is_told() {
 #[test]
 fn what_ends_on_its_way_is_told_again() {
     let mut changes = Changes::default();
-    let ban = Made {
+    let ban = LocalChange {
         until: at(50),
-        ..Made::ban("r", "k", &BanValue::default(), None)
+        ..LocalChange::ban("r", "k", &BanValue::default(), None)
     };
     assert!(changes.make(&[ban], at(0)));
     let first = sent(&changes);
     changes.drop_over(at(60));
-    assert!(changes.heard(&first, &heard("e", 1, Vec::new()), at(70)));
+    assert!(changes.adopt_response(&first, &response("e", 1, Vec::new()), at(70)));
     assert_eq!(sent(&changes).len(), 1);
     assert_eq!(value(&changes, "ban/r/k"), "");
 }
@@ -316,36 +327,36 @@ fn live(changes: &Changes) -> Vec<&str> {
 fn what_loses_its_name_to_another_version_is_told_under_its_own() {
     let mut changes = made(&[edit_of("r", "a", &of("a"))], at(0));
     let all = sent(&changes);
-    assert!(changes.heard(&all, &heard("e", 1, Vec::new()), at(1)));
+    assert!(changes.adopt_response(&all, &response("e", 1, Vec::new()), at(1)));
     let until = Some(at(500));
     let taken = ReceivedChange {
         ends_in: until,
-        ..told("edit/r", &of("b"), 0, 2)
+        ..received("edit/r", &of("b"), 0, 2)
     };
-    assert!(changes.heard(&[], &heard("e", 2, vec![taken]), at(10)));
+    assert!(changes.adopt_response(&[], &response("e", 2, vec![taken]), at(10)));
     assert_eq!(live(&changes), ["edit/r", "edit/r@a"]);
     let own = changes.all[1].clone();
     assert_eq!(
         (own.made_at, own.here, own.sent),
-        (at(0), Here::InForce, Sent::Unsent)
+        (at(0), LocalState::InForce, Sent::Unsent)
     );
     assert_eq!(value(&changes, "edit/r@a"), of("a"));
     // The next version of the other build's edit replaces nothing here.
-    assert!(changes.heard(
+    assert!(changes.adopt_response(
         &[],
-        &heard("e", 3, vec![told("edit/r", &of("c"), 0, 3)]),
+        &response("e", 3, vec![received("edit/r", &of("c"), 0, 3)]),
         at(20)
     ));
     let version = changes.all[0].version;
-    changes.settle("edit/r", version, Here::Waiting);
-    assert!(changes.heard(
+    changes.settle("edit/r", version, LocalState::Waiting);
+    assert!(changes.adopt_response(
         &[],
-        &heard("e", 4, vec![told("edit/r", &of("d"), 0, 4)]),
+        &response("e", 4, vec![received("edit/r", &of("d"), 0, 4)]),
         at(30)
     ));
     assert!(!live(&changes).contains(&"edit/r@d"));
     // The end of an own change, and a ban, have no other names.
-    let ban = Made::ban("r", "k", &BanValue::default(), None);
+    let ban = LocalChange::ban("r", "k", &BanValue::default(), None);
     assert!(changes.make(&[ban], at(40)));
     assert!(live(&changes).contains(&"ban/r/k"));
 }

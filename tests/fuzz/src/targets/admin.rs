@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use loudou_filter::fuzzing::Left;
+use loudou_filter::fuzzing::LeftState;
 use loudou_limiter::Nanos;
 
 use super::{Bounds, Target, world};
@@ -72,7 +72,7 @@ pub(super) const ADMIN: Target = Target {
 };
 
 fn run(input: &[u8]) {
-    static LEFT: LazyLock<Left> = LazyLock::new(|| {
+    static LEFT: LazyLock<LeftState> = LazyLock::new(|| {
         // Somebody has buckets.
         let mut world = world::new();
         let request = b"GET /reply/1\nx-user-id=alice\ncookie=session=1; plan=free";

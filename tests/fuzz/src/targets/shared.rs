@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use loudou_filter::fuzzing::{Left, World};
+use loudou_filter::fuzzing::{LeftState, World};
 use loudou_limiter::Nanos;
 use loudou_store::page::{Page, SLOTS};
 
@@ -72,7 +72,7 @@ fn pages() -> Vec<Vec<u8>> {
 
 /// A worker over the shared data of one that has served requests and edits.
 fn used() -> World {
-    static LEFT: LazyLock<Left> = LazyLock::new(|| busy().leave());
+    static LEFT: LazyLock<LeftState> = LazyLock::new(|| busy().leave());
     world::over(&LEFT)
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use loudou_filter::fuzzing::{Left, World};
+use loudou_filter::fuzzing::{LeftState, World};
 use loudou_filter::plugin::{self, Plugin};
 use loudou_rules::config::AdminSettings;
 use loudou_rules::rule::RuleFile;
@@ -29,11 +29,11 @@ static SETTINGS: LazyLock<Option<(RuleFile, AdminSettings)>> = LazyLock::new(|| 
 
 /// A new worker.
 pub(super) fn new() -> World {
-    over(&Left::nothing())
+    over(&LeftState::nothing())
 }
 
 /// A new worker over the shared data of an earlier one.
-pub(super) fn over(left: &Left) -> World {
+pub(super) fn over(left: &LeftState) -> World {
     let settings = SETTINGS.as_ref();
     assert!(settings.is_some(), "the rules of the fuzzer are invalid");
     let (file, admin) = settings.cloned().unwrap_or_default();

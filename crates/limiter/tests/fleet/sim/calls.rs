@@ -1,7 +1,7 @@
 //! Calls of workers to the engine, and their answers.
 
 use loudou_limiter::Nanos;
-use loudou_limiter::lease::{Demand, Held, LeaseAsk, Phase};
+use loudou_limiter::lease::{Demand, Held, Phase, TokenRequest};
 
 use super::{Call, Event, Fleet, MS};
 use crate::engine::Health;
@@ -35,14 +35,14 @@ impl Fleet<'_> {
         }
         let ask = self.lease(envoy, |lease, terms| {
             let is_due = held.units > 0 || lease.is_due(terms, now);
-            is_due.then(|| lease.ask(terms, held, now)).flatten()
+            is_due.then(|| lease.request(terms, held, now)).flatten()
         });
         if ask.is_some() || is_probe {
             self.send(envoy, worker, ask);
         }
     }
 
-    fn send(&mut self, envoy: usize, worker: usize, ask: Option<LeaseAsk>) {
+    fn send(&mut self, envoy: usize, worker: usize, ask: Option<TokenRequest>) {
         let (network, timeout) = (self.setup.network, self.setup.settings.timeout.get());
         let edition = self.envoys[envoy].edition;
         let number = self.calls.len();

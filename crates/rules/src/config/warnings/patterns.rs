@@ -11,7 +11,7 @@ use crate::rule::{Mode, OnLongValue, Part, Rule};
 
 /// Warn about patterns that cannot test values of this size, in bytes. Paths and user agents
 /// usually have some hundred bytes.
-const USUAL_VALUE: usize = 1024;
+const TYPICAL_VALUE: usize = 1024;
 /// Time per request from which there is a warning, in nanoseconds.
 const LONG: usize = 1_000_000;
 
@@ -31,7 +31,7 @@ pub(super) fn of_rule(rule: &Rule, at: &Path) -> Vec<Problem> {
     let patterns = rule.matches.patterns();
     let short = patterns
         .iter()
-        .filter(|(_, pattern)| pattern.longest() < USUAL_VALUE);
+        .filter(|(_, pattern)| pattern.longest() < TYPICAL_VALUE);
     let mut warnings: Vec<Problem> = short
         .map(|(parts, pattern)| costly(pattern, &place(&at.field("match"), parts)))
         .collect();

@@ -1,9 +1,9 @@
 //! Any past of two rules, and a sweep after it.
 
-use loudou_limiter::{Ask, Bucket, Carry, Nanos};
+use loudou_limiter::{Bucket, BucketRequest, Carry, Nanos};
 use loudou_rules::config::parse_edit;
 use loudou_store::page::{Page, Slot, Tick};
-use loudou_store::{Age, LiveRule, SetBan, SetTo, Why};
+use loudou_store::{Age, BanChange, LiveRule, ReleaseReason, SetBan};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -52,7 +52,7 @@ fn overrides() -> Vec<Value> {
 #[derive(Clone, Debug)]
 enum Event {
     /// A request of a key to the rule or to the other one, which may end at once.
-    Take(usize, bool, bool),
+    Acquire(usize, bool, bool),
     /// An operator bans or unbans a key of either rule.
     Ban(usize, bool, bool),
     Limits(usize, Carry),
@@ -64,7 +64,7 @@ fn events() -> impl Strategy<Value = Vec<(u64, Event)>> {
     let key = 0..KEYS.len();
     let event = prop_oneof![
         9 => (key.clone(), prop::bool::weighted(0.8), any::<bool>())
-            .prop_map(|(key, own, ends)| Event::Take(key, own, ends)),
+            .prop_map(|(key, own, ends)| Event::Acquire(key, own, ends)),
         1 => (key, any::<bool>(), any::<bool>())
             .prop_map(|(key, own, bans)| Event::Ban(key, own, bans)),
         1 => (0..limits().len(), carry.clone()).prop_map(|(to, carry)| Event::Limits(to, carry)),
@@ -90,7 +90,7 @@ fn live(first: usize, events: Vec<(u64, Event)>) -> Past {
         let rule = edited.active();
         let of = |own: bool| if own { &rule } else { &other };
         match event {
-            Event::Take(key, own, ends) => {
+            Event::Acquire(key, own, ends) => {
                 let (rule, key) = (of(own), KEYS[key]);
                 let take = take(rule, key, now);
                 let charge = world
@@ -99,8 +99,10 @@ fn live(first: usize, events: Vec<(u64, Event)>) -> Past {
                 if let Ok(Some(receipt)) = charge.map(|charge| charge.receipt)
                     && ends
                 {
-                    let give = rule.give(key, &receipt, Why::Ended, clock(now));
-                    let given = world.table.give(&mut world.store, &give, &mut world.stats);
+                    let give = rule.release(key, &receipt, ReleaseReason::Ended, clock(now));
+                    let given = world
+                        .table
+                        .release(&mut world.store, &give, &mut world.stats);
                     given.expect("given back");
                 }
             }
@@ -110,9 +112,9 @@ fn live(first: usize, events: Vec<(u64, Event)>) -> Past {
                     rule: of(own),
                     key: KEYS[key],
                     ban: if bans {
-                        SetTo::Banned(Some(span))
+                        BanChange::Banned(Some(span))
                     } else {
-                        SetTo::Free
+                        BanChange::Free
                     },
                     clock: clock(now),
                 };
@@ -165,7 +167,7 @@ fn goes_on_alike(
     now: u64,
 ) -> Result<(), TestCaseError> {
     for later in [now, now + S / 3, now + 7 * S] {
-        let ask = Ask::new(1, Nanos::new(later));
+        let ask = BucketRequest::new(1, Nanos::new(later));
         let (expected, left) = untouched.tried(&edited.active(), key, ask);
         let (answered, now_left) = swept.tried(&edited.forgetful(), key, ask);
         prop_assert_eq!(answered.answer, expected.answer);
@@ -225,12 +227,13 @@ fn a_sweep_is_a_touch(
                 rule.limits_of(key).set_root(&mut touched, root);
             }
             prop_assert_eq!(&after.bucket, &read_back(before, touched).bucket);
-            prop_assert_eq!(after.conduct, before.conduct);
+            prop_assert_eq!(after.ban_history, before.ban_history);
             prop_assert_eq!(
                 (after.admitted, after.refused),
                 (before.admitted, before.refused)
             );
-            let (touched, slot) = untouched.tried(&rule, key, Ask::new(0, Nanos::new(now)));
+            let (touched, slot) =
+                untouched.tried(&rule, key, BucketRequest::new(0, Nanos::new(now)));
             if edited.brought(&rule, key, before, now).is_none() {
                 let same = Slot {
                     version: before.version,
@@ -243,7 +246,7 @@ fn a_sweep_is_a_touch(
                 // A refusal is a touch.
                 if touched.answer.is_ok_and(|answer| !answer.is_refused()) {
                     let settled = Slot {
-                        conduct: slot.conduct,
+                        ban_history: slot.ban_history,
                         ..after.clone()
                     };
                     prop_assert_eq!(state(&settled), state(&slot));
@@ -262,7 +265,7 @@ fn a_sweep_is_a_touch(
 /// An edit at the exact instant at which the last waiting request may pass.
 #[test]
 fn a_line_that_has_passed_is_none() {
-    let waits = |key: usize| (0, Event::Take(key, true, false));
+    let waits = |key: usize| (0, Event::Acquire(key, true, false));
     let to = |pause: u64, limits: usize| (pause, Event::Limits(limits, Carry::Keep));
     // The second request waits for half a second.
     let events = vec![to(0, 9), waits(3), waits(3), to(S / 2, 1)];
@@ -275,7 +278,7 @@ fn a_permit_that_has_ended_holds_nothing() {
     let to = |limits: usize| (0, Event::Limits(limits, Carry::Keep));
     let events = vec![
         to(11),
-        (0, Event::Take(7, true, false)),
+        (0, Event::Acquire(7, true, false)),
         (0, Event::Ban(7, true, true)),
         to(0),
     ];

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 
 use loudou_limiter::Bucket;
-use loudou_limiter::ban::Conduct;
+use loudou_limiter::ban::BanHistory;
 use loudou_limiter::lease::{LEASE_WORDS, Lease};
 use proptest::prelude::*;
 
@@ -23,7 +23,7 @@ fn slot() -> impl Strategy<Value = Slot> {
         (any::<u32>(), any::<u32>(), number()),
         prop::collection::vec(0_u64..3, 0..4),
         (
-            conduct(),
+            ban_history(),
             prop_oneof![2 => Just(0), 1 => number()],
             prop_oneof![2 => Just(0), 1 => any::<u64>()],
             lease(),
@@ -38,7 +38,7 @@ fn slot() -> impl Strategy<Value = Slot> {
                 flags,
                 state,
                 words,
-                (conduct, held, line, lease, since),
+                (ban_history, held, queue_end, lease, since),
             )| {
                 Slot {
                     fingerprint,
@@ -52,12 +52,12 @@ fn slot() -> impl Strategy<Value = Slot> {
                     refused_since_ms: since,
                     flags,
                     origin: state.1,
-                    conduct,
+                    ban_history,
                     lease,
                     bucket: Bucket {
                         last: Nanos::new(state.0.into()),
                         given: state.2,
-                        line: Nanos::new(line),
+                        queue_end: Nanos::new(queue_end),
                         words: words.into_iter().collect(),
                     },
                 }
@@ -66,17 +66,17 @@ fn slot() -> impl Strategy<Value = Slot> {
 }
 
 /// Most keys have no strikes.
-fn conduct() -> impl Strategy<Value = Conduct> {
+fn ban_history() -> impl Strategy<Value = BanHistory> {
     let number = || prop_oneof![Just(0), 0_u64..5, 0..=(1_u64 << 40) - 1];
     let some = ([number(), number(), number()], 0_u16..3, 0_u8..3);
-    let some = some.prop_map(|(times, strikes, bans)| Conduct {
+    let some = some.prop_map(|(times, strikes, bans)| BanHistory {
         banned_until_ms: times[0],
         since_ms: times[1],
         clean_at_ms: times[2],
         strikes,
         bans,
     });
-    prop_oneof![2 => Just(Conduct::default()), 1 => some]
+    prop_oneof![2 => Just(BanHistory::default()), 1 => some]
 }
 
 /// Most slots have no lease.

@@ -224,7 +224,7 @@ fn a_ban_here_holds_from_the_first_request_of_a_configuration() {
     let ban = loudou_store::SetBan {
         rule: &**active.rules().first().expect("a rule"),
         key: "mallory",
-        ban: loudou_store::SetTo::Banned(None),
+        ban: loudou_store::BanChange::Banned(None),
         clock: loudou_limiter::Clock::at(host.now()),
     };
     let store = &mut HostStore(&host);

@@ -12,7 +12,7 @@ use crate::waiting::{Held, MAX_RELEASED, Ticket};
 
 /// A paused request that must be decided again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Again {
+pub struct Redecision {
     /// Stream context.
     pub stream: u32,
     /// Latest time until which it may wait for leases.
@@ -22,7 +22,7 @@ pub struct Again {
     late: Option<Nanos>,
 }
 
-impl Again {
+impl Redecision {
     /// Creates the entry for a request that has waited for the maximum time.
     pub(super) const fn expired(ticket: Ticket) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl Again {
         }
     }
 
-    pub(super) const fn late(held: &Held) -> Self {
+    pub(super) const fn overdue(held: &Held) -> Self {
         Self {
             stream: held.ticket.stream,
             until: Nanos::MAX,
@@ -64,14 +64,14 @@ impl DataPlane {
     }
 
     /// Removes at most `most` requests whose wait for a lease is over.
-    pub(super) fn take_ready(&mut self, host: &dyn Host, most: usize) -> Vec<Again> {
+    pub(super) fn take_ready(&mut self, host: &dyn Host, most: usize) -> Vec<Redecision> {
         let mut again = Vec::new();
         while again.len() < most
             && let Some(ready) = self.ready.pop_front()
         {
             // The client may have left in the meantime.
-            if self.waiting.leave(ready.ticket) {
-                again.push(Again::ready(ready));
+            if self.waiting.cancel(ready.ticket) {
+                again.push(Redecision::ready(ready));
             }
         }
         if let Some(active) = &self.active {
@@ -83,21 +83,26 @@ impl DataPlane {
     /// Removes at most `most` requests that cannot pass as planned because of an edit. A new
     /// decision takes the tokens that the new limits require, or refuses with the current reason
     /// and numbers.
-    pub(super) fn take_late(&mut self, host: &dyn Host, most: usize, now: Nanos) -> Vec<Again> {
+    pub(super) fn take_late(
+        &mut self,
+        host: &dyn Host,
+        most: usize,
+        now: Nanos,
+    ) -> Vec<Redecision> {
         let Some(active) = &self.active else {
             return Vec::new();
         };
         let late = (&self.waiting, &mut self.planning);
-        let late = active.put_off_late(host, late, most, now);
+        let late = active.postpone_late(host, late, most, now);
         active.store_metrics.waited(host, late.len());
-        late.iter().map(Again::late).collect()
+        late.iter().map(Redecision::overdue).collect()
     }
 
     /// Decides a request again. It must be the current request.
     pub fn decide_again(
         &mut self,
         host: &dyn Host,
-        again: Again,
+        again: Redecision,
         has_body: bool,
     ) -> (RequestOutcome, HoldState) {
         let now = host.now();
@@ -127,7 +132,7 @@ impl DataPlane {
 
     /// Handles the relay's response to a call, or the call's failure. Returns the requests that the
     /// caller must decide again.
-    pub fn called(&mut self, host: &dyn Host, call: u32, size: usize) -> Vec<Again> {
+    pub fn called(&mut self, host: &dyn Host, call: u32, size: usize) -> Vec<Redecision> {
         let now = host.now();
         if let (Some(active), Some(fleet)) = (&mut self.active, &mut self.fleet) {
             active.keep_current(host, &self.configuration.file, now);
@@ -135,7 +140,7 @@ impl DataPlane {
             self.put_ready(ready);
         }
         let again = self.take_ready(host, MAX_RELEASED);
-        self.ask(host, now);
+        self.request_leases(host, now);
         self.timer.fire_by(host, self.next_tick(now), now);
         again
     }
@@ -156,7 +161,7 @@ impl DataPlane {
     }
 
     /// Asks the relay for the leases that are wanted, unless a call is in flight.
-    pub(super) fn ask(&mut self, host: &dyn Host, now: Nanos) {
+    pub(super) fn request_leases(&mut self, host: &dyn Host, now: Nanos) {
         if let (Some(active), Some(fleet)) = (&self.active, &mut self.fleet) {
             let ready = fleet.send(host, active, now);
             self.put_ready(ready);

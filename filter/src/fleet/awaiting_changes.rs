@@ -4,14 +4,16 @@
 
 use loudou_limiter::Nanos;
 
-use super::{Carried, Fleet, Heartbeat, MAX_FLIGHTS, Ready, RulesInForce, YOUNG};
+use super::{
+    CallContent, Fleet, Heartbeat, MAX_CALLS_IN_FLIGHT, RECENT_CALL_DIVISOR, Ready, RulesInForce,
+};
 use crate::host::Host;
 use crate::waiting::Ticket;
 
 /// Requests of one worker that wait for the changes. The worker waits once, until the changes are
 /// known and in force or the time-out of the first request has passed.
 #[derive(Debug, Default)]
-pub(super) struct Early {
+pub(super) struct AwaitingChanges {
     /// True once requests are decided without this wait.
     is_over: bool,
     /// True once all changes were received. Some may not be in force yet.
@@ -23,7 +25,7 @@ pub(super) struct Early {
     requests: Vec<Ticket>,
 }
 
-impl Early {
+impl AwaitingChanges {
     /// Ends the wait. Returns the requests that must be decided.
     pub(super) fn end(&mut self) -> Vec<Ready> {
         self.is_over = true;
@@ -34,7 +36,7 @@ impl Early {
     /// Records that a call to fetch the changes was sent.
     pub(super) fn called(&mut self, timeout: Nanos, now: Nanos) {
         // If one of two relays hangs, the next call may reach the other one.
-        let young = Nanos::new(timeout.get().div_euclid(YOUNG));
+        let young = Nanos::new(timeout.get().div_euclid(RECENT_CALL_DIVISOR));
         self.next_call = now.saturating_add(young);
     }
 
@@ -61,7 +63,7 @@ impl Fleet {
         if self.knows_changes(host, now) {
             return self.early.end();
         }
-        self.beat(host, active, now)
+        self.send_heartbeat(host, active, now)
     }
 
     /// Returns the time until which a request waits for the changes. `None` if it does not wait.
@@ -82,7 +84,7 @@ impl Fleet {
     }
 
     /// Queues a request until the changes have arrived.
-    pub(crate) fn hold_early(
+    pub(crate) fn hold_for_changes(
         &mut self,
         host: &dyn Host,
         active: &impl RulesInForce,
@@ -91,11 +93,11 @@ impl Fleet {
     ) -> Vec<Ready> {
         self.metrics.held(host);
         self.early.requests.push(request);
-        let mut flights = self.flights.iter();
-        if flights.any(|flight| matches!(flight.carries, Carried::Changes(_))) {
+        let mut calls_in_flight = self.calls_in_flight.iter();
+        if calls_in_flight.any(|flight| matches!(flight.carries, CallContent::Changes(_))) {
             return Vec::new();
         }
-        self.ask_early(host, active, now)
+        self.fetch_changes(host, active, now)
     }
 
     /// Handles a timer tick for requests that wait for the changes.
@@ -114,14 +116,14 @@ impl Fleet {
         }
         if self.early.has_heard {
             let is_current = active.apply_due(host, now);
-            return self.heard_all(host, is_current, now);
+            return self.changes_received(host, is_current, now);
         }
-        self.ask_early(host, active, now)
+        self.fetch_changes(host, active, now)
     }
 
     /// Handles the receipt of the last change. `is_current` is true if they are also in force.
     /// Returns the requests that must be decided.
-    pub(super) fn heard_all(
+    pub(super) fn changes_received(
         &mut self,
         host: &dyn Host,
         is_current: bool,
@@ -131,16 +133,22 @@ impl Fleet {
         if !is_current {
             return Vec::new();
         }
-        super::heartbeat::is_current_at(host, &self.namespace, now);
+        super::heartbeat::mark_current(host, &self.namespace, now);
         self.early.end()
     }
 
-    fn ask_early(&mut self, host: &dyn Host, active: &impl RulesInForce, now: Nanos) -> Vec<Ready> {
-        let is_early = now < self.early.next_call || self.flights.len() >= MAX_FLIGHTS;
+    fn fetch_changes(
+        &mut self,
+        host: &dyn Host,
+        active: &impl RulesInForce,
+        now: Nanos,
+    ) -> Vec<Ready> {
+        let is_early =
+            now < self.early.next_call || self.calls_in_flight.len() >= MAX_CALLS_IN_FLIGHT;
         if is_early || !self.breaker.may_call(now) {
             return Vec::new();
         }
-        self.beat(host, active, now)
+        self.send_heartbeat(host, active, now)
     }
 
     /// Returns true if a worker of this Envoy has recently received all changes and applied them.

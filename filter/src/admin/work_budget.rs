@@ -15,21 +15,21 @@ const CALL: Nanos = Nanos::new(100_000);
 /// Unpaid work at which clients are first asked to wait. A short list stays below it.
 const FREE: Nanos = Nanos::from_millis(10);
 /// Unpaid work above which calls are refused.
-const MOST: Nanos = Nanos::from_millis(40);
+const MAX_DEBT: Nanos = Nanos::from_millis(40);
 /// Maximum charge for one response. The clock also counts time in which the worker did not run.
-const LONGEST: Nanos = Nanos::from_millis(2);
+const MAX_CHARGE: Nanos = Nanos::from_millis(2);
 
 /// Work of one worker that is not paid for yet.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(super) struct WorkBudget {
     /// Time at which all work is paid for.
     paid_at: Nanos,
 }
 
-impl Pace {
+impl WorkBudget {
     /// Charges work from `begun` to `now`.
     pub(super) fn charge(&mut self, begun: Nanos, now: Nanos) {
-        let work = now.since(begun).saturating_add(CALL).min(LONGEST);
+        let work = now.since(begun).saturating_add(CALL).min(MAX_CHARGE);
         let pays = Nanos::new(work.get().saturating_mul(REST));
         self.paid_at = self.paid_at.max(now).saturating_add(pays);
     }
@@ -41,7 +41,7 @@ impl Pace {
 
     /// Returns the time to wait if a call must be refused.
     pub(super) fn refuses(&self, now: Nanos) -> Option<Nanos> {
-        (self.until(MOST, now) > Nanos::ZERO).then(|| self.wait(now))
+        (self.until(MAX_DEBT, now) > Nanos::ZERO).then(|| self.wait(now))
     }
 
     /// Returns the time until no more than `work` is unpaid.
@@ -62,18 +62,18 @@ mod tests {
     #[test]
     fn patient_clients_share_a_tenth() {
         for clients in [1_u64, 2, 8] {
-            let mut pace = Pace::default();
+            let mut work_budget = WorkBudget::default();
             let mut free_at = vec![Nanos::ZERO; usize::try_from(clients).expect("few")];
             let mut calls = 0_u64;
             let mut now = Nanos::ZERO;
             while now < Nanos::from_secs(60) {
                 let next = free_at.iter_mut().min().expect("a client");
                 now = now.max(*next);
-                assert_eq!(pace.refuses(now), None, "{clients} clients");
+                assert_eq!(work_budget.refuses(now), None, "{clients} clients");
                 let begun = now;
                 now = now.saturating_add(SLICE);
-                pace.charge(begun, now);
-                *next = now.saturating_add(pace.wait(now));
+                work_budget.charge(begun, now);
+                *next = now.saturating_add(work_budget.wait(now));
                 calls += 1;
             }
             let most = 60_000 / REST + 2 * FREE.as_millis() + clients;
@@ -84,28 +84,30 @@ mod tests {
 
     #[test]
     fn impatient_clients_are_refused_and_take_no_more() {
-        let mut pace = Pace::default();
+        let mut work_budget = WorkBudget::default();
         let (mut now, mut calls) = (Nanos::ZERO, 0_u64);
         while now < Nanos::from_secs(60) {
-            if pace.refuses(now).is_some() {
+            if work_budget.refuses(now).is_some() {
                 now = now.saturating_add(Nanos::new(100_000));
             } else {
                 let begun = now;
                 now = now.saturating_add(SLICE);
-                pace.charge(begun, now);
+                work_budget.charge(begun, now);
                 calls += 1;
             }
         }
-        assert!(calls <= 60_000 / REST + 2 * MOST.as_millis());
-        let wait = pace.refuses(now).unwrap_or_else(|| pace.wait(now));
-        assert_eq!(pace.wait(now.saturating_add(wait)), Nanos::ZERO);
+        assert!(calls <= 60_000 / REST + 2 * MAX_DEBT.as_millis());
+        let wait = work_budget
+            .refuses(now)
+            .unwrap_or_else(|| work_budget.wait(now));
+        assert_eq!(work_budget.wait(now.saturating_add(wait)), Nanos::ZERO);
     }
 
     /// A worker that did not run for a minute has not worked for a minute.
     #[test]
     fn a_pause_of_the_machine_costs_little() {
-        let mut pace = Pace::default();
-        pace.charge(Nanos::ZERO, Nanos::from_secs(60));
-        assert_eq!(pace.wait(Nanos::from_secs(60)), Nanos::ZERO);
+        let mut work_budget = WorkBudget::default();
+        work_budget.charge(Nanos::ZERO, Nanos::from_secs(60));
+        assert_eq!(work_budget.wait(Nanos::from_secs(60)), Nanos::ZERO);
     }
 }

@@ -11,11 +11,11 @@ use crate::waiting::Ticket;
 /// Number of queued keys from which refills are dropped. A later request of the key asks for the
 /// refill again. A key with held requests is always queued. The maximum number of held requests
 /// bounds these keys.
-const MAX_DUES: usize = 4_096;
+const MAX_DUE_KEYS: usize = 4_096;
 
 /// A key that needs tokens.
 #[derive(Debug)]
-pub(super) struct Due {
+pub(super) struct DueKey {
     pub(super) id: BucketId,
     pub(super) key: String,
     /// Costs of the requests that are held for the key.
@@ -27,9 +27,9 @@ pub(super) struct Due {
 /// The keys that need tokens, each once, in order of arrival. So made-up keys cannot delay other
 /// keys by sorting before them.
 #[derive(Debug, Default)]
-pub(super) struct Dues {
+pub(super) struct DueKeys {
     /// Keys in the order of arrival.
-    all: VecDeque<Due>,
+    all: VecDeque<DueKey>,
     /// Number of the first key, counted from the start of the worker.
     first: u64,
     /// Numbers of the keys, sorted by their addresses. A map would add 5 KiB to the module.
@@ -40,18 +40,18 @@ pub(super) struct Dues {
     since: Nanos,
 }
 
-impl Dues {
+impl DueKeys {
     pub(super) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
     /// Returns the time at which a call is due: at once for a held request or for `most` keys, and
-    /// otherwise when the first refill has waited for `patience`.
-    pub(super) fn due(&self, patience: Nanos, most: usize) -> Nanos {
+    /// otherwise when the first refill has waited for `max_delay`.
+    pub(super) fn due(&self, max_delay: Nanos, most: usize) -> Nanos {
         if self.urgent > 0 || self.all.len() >= most {
             return Nanos::ZERO;
         }
-        self.since.saturating_add(patience)
+        self.since.saturating_add(max_delay)
     }
 
     /// Records that a key needs tokens for a held request with this cost.
@@ -73,12 +73,12 @@ impl Dues {
         if self.all.is_empty() {
             self.since = now;
         }
-        if self.all.len() < MAX_DUES {
+        if self.all.len() < MAX_DUE_KEYS {
             self.of(id, key);
         }
     }
 
-    fn of(&mut self, id: BucketId, key: &str) -> Option<&mut Due> {
+    fn of(&mut self, id: BucketId, key: &str) -> Option<&mut DueKey> {
         let found = self.numbers.binary_search_by(|(other, _)| other.cmp(&id));
         let place = match found {
             Ok(at) => {
@@ -89,7 +89,7 @@ impl Dues {
                 let place = self.all.len();
                 let number = self.first.saturating_add(u64::try_from(place).ok()?);
                 self.numbers.insert(at, (id, number));
-                self.all.push_back(Due {
+                self.all.push_back(DueKey {
                     id,
                     key: key.to_owned(),
                     held: Held::default(),
@@ -102,24 +102,24 @@ impl Dues {
     }
 
     /// Removes the first `most` keys.
-    pub(super) fn take(&mut self, most: usize) -> Vec<Due> {
+    pub(super) fn take(&mut self, most: usize) -> Vec<DueKey> {
         let most = most.min(self.all.len());
-        let mut dues = Vec::with_capacity(most);
-        while dues.len() < most
+        let mut due_keys = Vec::with_capacity(most);
+        while due_keys.len() < most
             && let Some(due) = self.all.pop_front()
         {
             let is_held = !due.requests.is_empty();
             self.urgent = self.urgent.saturating_sub(is_held.into());
-            dues.push(due);
+            due_keys.push(due);
             self.first = self.first.saturating_add(1);
         }
         let first = self.first;
         self.numbers.retain(|(_, number)| *number >= first);
-        dues
+        due_keys
     }
 
     /// Removes all keys.
-    pub(super) fn clear(&mut self) -> Vec<Due> {
+    pub(super) fn clear(&mut self) -> Vec<DueKey> {
         self.take(usize::MAX)
     }
 }
@@ -145,19 +145,19 @@ mod tests {
 
     #[test]
     fn a_key_asks_once_for_all_that_it_holds() {
-        let mut dues = Dues::default();
-        dues.hold(id(1), "a", 2, request(7));
-        dues.refill(id(2), "b", Nanos::ZERO);
-        dues.hold(id(1), "a", 5, request(3));
-        dues.refill(id(1), "a", Nanos::ZERO);
-        let taken = dues.take(9);
+        let mut due_keys = DueKeys::default();
+        due_keys.hold(id(1), "a", 2, request(7));
+        due_keys.refill(id(2), "b", Nanos::ZERO);
+        due_keys.hold(id(1), "a", 5, request(3));
+        due_keys.refill(id(1), "a", Nanos::ZERO);
+        let taken = due_keys.take(9);
         let [a, b] = taken.as_slice() else {
             panic!("two keys: {taken:?}")
         };
         assert_eq!((a.key.as_str(), a.held), ("a", Held { units: 7, least: 2 }));
         assert_eq!(a.requests, [request(7), request(3)]);
         assert_eq!((b.key.as_str(), b.held), ("b", Held { units: 0, least: 0 }));
-        assert!(dues.is_empty());
+        assert!(due_keys.is_empty());
     }
 
     /// Made-up keys of one rule do not delay the calls for another rule's keys, even if they are at
@@ -165,63 +165,63 @@ mod tests {
     #[test]
     fn who_came_first_is_asked_for_first() {
         for rule in [0, 9] {
-            let mut dues = Dues::default();
+            let mut due_keys = DueKeys::default();
             let early = BucketId {
                 rule_tag: rule,
                 ..id(5)
             };
-            dues.hold(early, "early", 1, request(1));
+            due_keys.hold(early, "early", 1, request(1));
             for n in 0..500 {
                 let flood = BucketId {
                     rule_tag: 3,
                     ..id(n)
                 };
-                dues.hold(flood, "flood", 1, request(2));
+                due_keys.hold(flood, "flood", 1, request(2));
             }
-            dues.hold(early, "early", 1, request(3));
-            let taken = dues.take(128);
+            due_keys.hold(early, "early", 1, request(3));
+            let taken = due_keys.take(128);
             assert_eq!(taken.len(), 128);
             assert_eq!(taken[0].key, "early", "rule {rule}");
             assert_eq!(taken[0].requests.len(), 2);
-            assert_eq!(dues.clear().len(), 501 - 128);
+            assert_eq!(due_keys.clear().len(), 501 - 128);
         }
     }
 
     #[test]
     fn refills_wait_for_each_other_and_held_requests_for_nobody() {
         let at = Nanos::from_millis;
-        let mut dues = Dues::default();
-        let due = |dues: &Dues| dues.due(at(10), 3);
-        dues.refill(id(1), "a", at(100));
-        dues.refill(id(2), "b", at(105));
-        assert_eq!(due(&dues), at(110), "since the first one waits");
-        dues.hold(id(2), "b", 1, request(1));
-        dues.hold(id(2), "b", 1, request(2));
-        assert_eq!(due(&dues), Nanos::ZERO);
-        assert_eq!(dues.take(9).len(), 2);
-        dues.refill(id(1), "a", at(120));
-        assert_eq!(due(&dues), at(130), "nothing is held any more");
-        dues.refill(id(2), "b", at(121));
-        dues.refill(id(3), "c", at(122));
-        assert_eq!(due(&dues), Nanos::ZERO, "as many as a call carries");
+        let mut due_keys = DueKeys::default();
+        let due = |due_keys: &DueKeys| due_keys.due(at(10), 3);
+        due_keys.refill(id(1), "a", at(100));
+        due_keys.refill(id(2), "b", at(105));
+        assert_eq!(due(&due_keys), at(110), "since the first one waits");
+        due_keys.hold(id(2), "b", 1, request(1));
+        due_keys.hold(id(2), "b", 1, request(2));
+        assert_eq!(due(&due_keys), Nanos::ZERO);
+        assert_eq!(due_keys.take(9).len(), 2);
+        due_keys.refill(id(1), "a", at(120));
+        assert_eq!(due(&due_keys), at(130), "nothing is held any more");
+        due_keys.refill(id(2), "b", at(121));
+        due_keys.refill(id(3), "c", at(122));
+        assert_eq!(due(&due_keys), Nanos::ZERO, "as many as a call carries");
     }
 
     #[test]
     fn refills_are_bounded_and_held_requests_are_not_forgotten() {
-        let mut dues = Dues::default();
+        let mut due_keys = DueKeys::default();
         for n in 0..5_000 {
-            dues.refill(id(n), "k", Nanos::ZERO);
+            due_keys.refill(id(n), "k", Nanos::ZERO);
         }
-        dues.hold(id(9_999), "held", 1, request(5));
-        let taken = dues.take(usize::MAX);
-        assert_eq!(taken.len(), MAX_DUES + 1);
+        due_keys.hold(id(9_999), "held", 1, request(5));
+        let taken = due_keys.take(usize::MAX);
+        assert_eq!(taken.len(), MAX_DUE_KEYS + 1);
         assert!(
             taken
                 .iter()
                 .any(|due| due.key == "held" && due.held.units == 1)
         );
-        dues.hold(id(9_999), "held", 1, request(5));
-        assert_eq!(dues.clear()[0].requests, [request(5)]);
-        assert!(dues.is_empty());
+        due_keys.hold(id(9_999), "held", 1, request(5));
+        assert_eq!(due_keys.clear()[0].requests, [request(5)]);
+        assert!(due_keys.is_empty());
     }
 }

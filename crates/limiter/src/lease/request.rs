@@ -23,7 +23,7 @@ pub struct Held {
 
 /// A lease request in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LeaseAsk {
+pub struct TokenRequest {
     /// The demand.
     pub demand: Demand,
     /// Send time.
@@ -39,15 +39,15 @@ impl Lease {
     /// or the tokens run low.
     pub fn is_due(&self, terms: &Terms, now: Nanos) -> bool {
         let may_ask = !self.is_refilling(terms, now) && !self.is_alone(now);
-        may_ask && (self.debt > 0 || self.beforehand(terms, now) > 0)
+        may_ask && (self.debt > 0 || self.prefetch(terms, now) > 0)
     }
 
     /// Returns a lease request for the held requests, and for the debt and tokens in advance,
     /// unless a refill is in flight. `None` if nothing is needed. The caller sends it at `now`.
-    pub fn ask(&mut self, terms: &Terms, held: Held, now: Nanos) -> Option<LeaseAsk> {
+    pub fn request(&mut self, terms: &Terms, held: Held, now: Nanos) -> Option<TokenRequest> {
         let is_free = !self.is_refilling(terms, now);
         let beforehand = if is_free {
-            self.beforehand(terms, now)
+            self.prefetch(terms, now)
         } else {
             0
         };
@@ -63,7 +63,7 @@ impl Lease {
         if is_refill {
             self.refill_sent = stamp(now);
         }
-        Some(LeaseAsk {
+        Some(TokenRequest {
             demand,
             sent_at: now,
             is_refill,
@@ -71,20 +71,20 @@ impl Lease {
         })
     }
 
-    /// Applies the answer to `ask`. `random` are any 64 bits. Returns false if the numbers of the
+    /// Applies the answer to `request`. `random` are any 64 bits. Returns false if the numbers of the
     /// key have changed since the request, so that the tokens are void.
     pub fn apply(
         &mut self,
         terms: &Terms,
-        ask: &LeaseAsk,
+        request: &TokenRequest,
         grant: &Grant,
         now: Nanos,
         random: u64,
     ) -> bool {
-        self.land(ask);
+        self.end_refill(request);
         let charged = u32::try_from(grant.charged).unwrap_or(u32::MAX);
         self.debt = self.debt.saturating_sub(charged);
-        if ask.edition != self.edition {
+        if request.edition != self.edition {
             return false;
         }
         let lease = terms.settings().lease;
@@ -92,25 +92,25 @@ impl Lease {
             Nanos::ZERO => lease,
             ends_in => lease.min(ends_in),
         };
-        let tokens = grant.granted.min(ask.demand.want);
+        let tokens = grant.granted.min(request.demand.want);
         let portion = Portion {
             tokens: u32::try_from(tokens).unwrap_or(u32::MAX),
-            end: ask.sent_at.saturating_add(lasts),
+            end: request.sent_at.saturating_add(lasts),
         };
         self.tokens.add(portion, now);
         // Answers may arrive in a different order than the requests were sent. The answer to the
         // latest request determines the state.
-        if stamp(ask.sent_at) >= self.heard {
-            self.heard = stamp(ask.sent_at);
+        if stamp(request.sent_at) >= self.answered_at {
+            self.answered_at = stamp(request.sent_at);
             self.left = grant.left.cut(terms.limits().len());
-            self.deny(terms, ask.demand, grant, now, random);
+            self.deny(terms, request.demand, grant, now, random);
         }
         true
     }
 
     /// Refuses without calls for as long as the engine has no units.
-    fn deny(&mut self, terms: &Terms, ask: Demand, grant: &Grant, now: Nanos, random: u64) {
-        if grant.granted >= ask.want && grant.wait.is_zero() {
+    fn deny(&mut self, terms: &Terms, request: Demand, grant: &Grant, now: Nanos, random: u64) {
+        if grant.granted >= request.want && grant.wait.is_zero() {
             (self.denied_until, self.denied_cost, self.misses) = (Nanos::ZERO, 0, 0);
             return;
         }
@@ -130,13 +130,13 @@ impl Lease {
         // of many Envoys cost calls, and with credit each of them gives away the credit again.
         let denied = grant.wait.max(between(span, (1, 3), random));
         self.denied_until = now.saturating_add(denied);
-        self.denied_cost = u32::try_from(ask.need.max(1)).unwrap_or(u32::MAX);
+        self.denied_cost = u32::try_from(request.need.max(1)).unwrap_or(u32::MAX);
     }
 
-    /// Handles the loss of `ask`. The engine may already have charged the debt. The debt is sent
+    /// Handles the loss of `request`. The engine may already have charged the debt. The debt is sent
     /// again all the same, so the limit is never exceeded.
-    pub fn lost(&mut self, ask: &LeaseAsk) {
-        self.land(ask);
+    pub fn lost(&mut self, request: &TokenRequest) {
+        self.end_refill(request);
     }
 
     /// Handles an answer without this key: the engine may answer for other keys, but this Envoy
@@ -157,8 +157,8 @@ impl Lease {
     }
 
     /// Marks the refill as ended, if it was this request.
-    fn land(&mut self, ask: &LeaseAsk) {
-        if ask.is_refill && self.refill_sent == stamp(ask.sent_at) {
+    fn end_refill(&mut self, request: &TokenRequest) {
+        if request.is_refill && self.refill_sent == stamp(request.sent_at) {
             self.refill_sent = Nanos::ZERO;
         }
     }
@@ -171,17 +171,17 @@ impl Lease {
 
     /// Returns the number of tokens to lease in advance: half of the expected use during a lease,
     /// or none if that many are available.
-    fn beforehand(&self, terms: &Terms, now: Nanos) -> u64 {
+    fn prefetch(&self, terms: &Terms, now: Nanos) -> u64 {
         if now < self.denied_until {
             return 0;
         }
-        let sure = self.recent.surely(terms.settings().lease, now);
-        if sure.units == 0 {
+        let expected = self.recent.expected_demand(terms.settings().lease, now);
+        if expected.units == 0 {
             return 0;
         }
-        let half = sure.units.div_euclid(2).min(terms.most_beforehand());
+        let half = expected.units.div_euclid(2).min(terms.max_prefetch());
         // A remainder that is smaller than the cost of a request would be useless.
-        let part = half.checked_rem(sure.cost).unwrap_or(0);
+        let part = half.checked_rem(expected.cost).unwrap_or(0);
         let half = half.saturating_sub(part);
         if self.tokens.tokens(now) < half {
             half

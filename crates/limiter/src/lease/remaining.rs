@@ -5,16 +5,16 @@ use crate::limit::MAX_LIMITS;
 /// Remaining units of each limit of a key, in the order of its limits; 0 for unknown ones.
 ///
 /// ```
-/// use loudou_limiter::lease::Left;
+/// use loudou_limiter::lease::RemainingUnits;
 ///
-/// let left = Left::of([3, 970]).unwrap();
+/// let left = RemainingUnits::of([3, 970]).unwrap();
 /// assert_eq!((left.at(0), left.at(1), left.at(2)), (3, 970, 0));
-/// assert_eq!(Left::of([1; 9]), None);
+/// assert_eq!(RemainingUnits::of([1; 9]), None);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Left([u32; MAX_LIMITS]);
+pub struct RemainingUnits([u32; MAX_LIMITS]);
 
-impl Left {
+impl RemainingUnits {
     /// Creates it from these units, each limited to 2^32 - 1. Returns `None` for more than
     /// [`MAX_LIMITS`].
     pub fn of(units: impl IntoIterator<Item = u64>) -> Option<Self> {
