@@ -36,13 +36,13 @@ pub(crate) fn bench(
     what: Bench,
     quick: bool,
     wasm: Option<PathBuf>,
-    beside: Option<PathBuf>,
+    compare: Option<PathBuf>,
 ) -> Result<()> {
     match what {
         Bench::Core => core::run_all(quick),
         Bench::Fleet => fleet::run_all(quick, wasm),
         Bench::Instructions => instructions::run_all(wasm),
-        Bench::Request => request::run_all(quick, wasm, beside),
+        Bench::Request => request::run_all(quick, wasm, compare),
         Bench::Regex => {
             let bench = ["bench", "--package", "loudou-rules", "--bench", "regex"];
             run(&mut cargo(&bench))

@@ -100,7 +100,7 @@ enum Task {
         wasm: Option<PathBuf>,
         /// Measure this build of the filter, too, in the same run (request)
         #[arg(long, value_name = "FILE")]
-        beside: Option<PathBuf>,
+        compare: Option<PathBuf>,
     },
     /// Change everything about the limits of an Envoy under load, and check each key's count
     Soak {
@@ -171,8 +171,8 @@ fn main() -> ExitCode {
             what,
             quick,
             wasm,
-            beside,
-        } => bench::bench(what, quick, wasm, beside),
+            compare,
+        } => bench::bench(what, quick, wasm, compare),
         Task::Soak {
             minutes,
             seed,

@@ -25,7 +25,7 @@ const TAKES_MS: u64 = 3_000;
 
 /// Outcome of one request, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum Outcome {
     /// Admitted on arrival.
     Passed(u64),
     /// Arrived at the first instant and admitted at the second.
@@ -105,11 +105,11 @@ fn requests() -> Vec<u64> {
 
 /// Sends the requests to one bucket. A limit that holds a slot until a request ends gets the slot
 /// back after [`TAKES_MS`].
-fn run(limits: &Limits) -> Vec<Fate> {
+fn run(limits: &Limits) -> Vec<Outcome> {
     let at = Nanos::from_millis;
     let mut bucket = limits.start(Nanos::ZERO);
     let mut open: VecDeque<u64> = VecDeque::new();
-    let mut fates = Vec::new();
+    let mut outcomes = Vec::new();
     for now in requests() {
         while let Some(taken) = open.front().copied()
             && taken.saturating_add(TAKES_MS) <= now
@@ -123,16 +123,16 @@ fn run(limits: &Limits) -> Vec<Fate> {
             );
         }
         let answer = limits.answer(&mut bucket, &BucketRequest::new(1, at(now)));
-        fates.push(match answer.verdict() {
-            Verdict::Admit => Fate::Passed(now),
-            Verdict::Hold => Fate::Waited(now, now.saturating_add(answer.wait().millis_ceil())),
-            Verdict::Refuse => Fate::Refused(now),
+        outcomes.push(match answer.verdict() {
+            Verdict::Admit => Outcome::Passed(now),
+            Verdict::Hold => Outcome::Waited(now, now.saturating_add(answer.wait().millis_ceil())),
+            Verdict::Refuse => Outcome::Refused(now),
         });
         if limits.holds_until_end() && !answer.is_refused() {
             open.push_back(now);
         }
     }
-    fates
+    outcomes
 }
 
 fn picture(limit: &Value) -> Result<String> {

@@ -4,7 +4,7 @@
 //! Bursts of all rows run in random order, round by round, over kept connections. The processor
 //! time of the worker's thread during a burst, divided by its requests, is one sample. The table
 //! shows a row's median and its 5th percentile, the median difference to the empty filter in equal
-//! rounds, and the median ratio to Envoy's own filter. With `--beside`, another build of the filter
+//! rounds, and the median ratio to Envoy's own filter. With `--compare`, another build of the filter
 //! has separate rows.
 
 use std::path::PathBuf;

@@ -68,27 +68,30 @@ pub(super) const USERS: &[User] = &[
 /// Running traffic, which stops when this is dropped.
 #[derive(Debug)]
 pub(super) struct Traffic {
-    bell: Arc<Bell>,
+    stop_signal: Arc<StopSignal>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Traffic {
     /// Starts all users.
     pub(super) fn start(envoys: &[SocketAddr]) -> Self {
-        let bell = Arc::new(Bell::default());
+        let stop_signal = Arc::new(StopSignal::default());
         let begin = |user: &'static User| {
-            let bell = Arc::clone(&bell);
+            let stop_signal = Arc::clone(&stop_signal);
             let envoys: Vec<Http> = envoys.iter().copied().map(Http::new).collect();
-            thread::spawn(move || live(user, envoys, &bell))
+            thread::spawn(move || live(user, envoys, &stop_signal))
         };
         let threads = USERS.iter().map(begin).collect();
-        Self { bell, threads }
+        Self {
+            stop_signal,
+            threads,
+        }
     }
 }
 
 impl Drop for Traffic {
     fn drop(&mut self) {
-        self.bell.ring();
+        self.stop_signal.set();
         for thread in self.threads.drain(..) {
             // Ignore a panic of a user thread, because the demo ends anyway.
             drop(thread.join());
@@ -96,10 +99,10 @@ impl Drop for Traffic {
     }
 }
 
-fn live(user: &User, mut envoys: Vec<Http>, bell: &Bell) {
+fn live(user: &User, mut envoys: Vec<Http>, stop_signal: &StopSignal) {
     let request = Request::new(user.method, user.path).header("x-user-id", user.name);
     let mut pause_ms = user.wait_ms;
-    while !bell.rings_within(Duration::from_millis(pause_ms)) {
+    while !stop_signal.is_set_within(Duration::from_millis(pause_ms)) {
         for _ in 0..user.burst {
             // No answer means that Envoy is gone, which the demo detects and reports.
             if let [next, ..] = envoys.as_mut_slice() {
@@ -113,20 +116,22 @@ fn live(user: &User, mut envoys: Vec<Http>, bell: &Bell) {
 
 /// Stops all users immediately, even during a pause.
 #[derive(Debug, Default)]
-struct Bell {
-    rung: Mutex<bool>,
+struct StopSignal {
+    is_set: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Bell {
-    fn ring(&self) {
-        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
+impl StopSignal {
+    fn set(&self) {
+        *self.is_set.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.changed.notify_all();
     }
 
-    fn rings_within(&self, time: Duration) -> bool {
-        let rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.changed.wait_timeout_while(rung, time, |rung| !*rung);
+    fn is_set_within(&self, time: Duration) -> bool {
+        let is_set = self.is_set.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self
+            .changed
+            .wait_timeout_while(is_set, time, |is_set| !*is_set);
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }

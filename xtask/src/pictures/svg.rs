@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::{END_MS, Fate};
+use super::{END_MS, Outcome};
 
 const WIDTH: u64 = 760;
 const HEIGHT: u64 = 250;
@@ -36,7 +36,7 @@ fn y(count: usize, most: usize) -> u64 {
 }
 
 /// Draws the picture.
-pub(super) fn draw(title: &str, fates: &[Fate]) -> String {
+pub(super) fn draw(title: &str, outcomes: &[Outcome]) -> String {
     let mut out = String::new();
     let mut line = |text: &str| {
         out.push_str(text);
@@ -61,8 +61,8 @@ pub(super) fn draw(title: &str, fates: &[Fate]) -> String {
         line(&format!("<text x=\"12\" y=\"{y}\">{label}</text>"));
     }
     line(&axis());
-    line(&marks(fates));
-    line(&curves(fates));
+    line(&marks(outcomes));
+    line(&curves(outcomes));
     line("</svg>");
     out
 }
@@ -81,19 +81,19 @@ fn axis() -> String {
     out
 }
 
-fn marks(fates: &[Fate]) -> String {
+fn marks(outcomes: &[Outcome]) -> String {
     let mut out = String::new();
     let (top, end) = (COME.saturating_sub(6), COME.saturating_add(6));
-    for fate in fates {
-        let (Fate::Passed(came) | Fate::Waited(came, _) | Fate::Refused(came)) = *fate;
+    for outcome in outcomes {
+        let (Outcome::Passed(came) | Outcome::Waited(came, _) | Outcome::Refused(came)) = *outcome;
         let from = x(came);
         let _written = write!(out, "<path class=\"come\" d=\"M{from} {top}V{end}\"/>");
-        let _written = match *fate {
-            Fate::Passed(_) => write!(
+        let _written = match *outcome {
+            Outcome::Passed(_) => write!(
                 out,
                 "<circle class=\"pass\" cx=\"{from}\" cy=\"{PASS}\" r=\"4\"/>"
             ),
-            Fate::Waited(_, passed) => {
+            Outcome::Waited(_, passed) => {
                 let to = x(passed);
                 write!(
                     out,
@@ -101,7 +101,7 @@ fn marks(fates: &[Fate]) -> String {
                      <circle class=\"wait\" cx=\"{to}\" cy=\"{PASS}\" r=\"4\"/>"
                 )
             }
-            Fate::Refused(_) => {
+            Outcome::Refused(_) => {
                 let (a, b) = (from.saturating_sub(3), from.saturating_add(3));
                 let (c, d) = (COME.saturating_add(12), COME.saturating_add(18));
                 write!(
@@ -115,21 +115,21 @@ fn marks(fates: &[Fate]) -> String {
 }
 
 /// Draws the cumulative curves of arrived and admitted requests.
-fn curves(fates: &[Fate]) -> String {
-    let most = fates.len();
+fn curves(outcomes: &[Outcome]) -> String {
+    let most = outcomes.len();
     let mut came: Vec<u64> = Vec::new();
     let mut passed: Vec<u64> = Vec::new();
-    for fate in fates {
-        match *fate {
-            Fate::Passed(at) => {
+    for outcome in outcomes {
+        match *outcome {
+            Outcome::Passed(at) => {
                 came.push(at);
                 passed.push(at);
             }
-            Fate::Waited(at, until) => {
+            Outcome::Waited(at, until) => {
                 came.push(at);
                 passed.push(until);
             }
-            Fate::Refused(at) => came.push(at),
+            Outcome::Refused(at) => came.push(at),
         }
     }
     passed.sort_unstable();
