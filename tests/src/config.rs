@@ -178,7 +178,7 @@ impl Config {
         self
     }
 
-    /// Adds a listener without the limiter, named [`PULSE`]. Its connections are distributed over
+    /// Adds a listener without the limiter, named [`HEARTBEAT`]. Its connections are distributed over
     /// the workers in turn, so one connection per worker shows whether that worker responds.
     #[must_use]
     pub const fn with_pulse(mut self) -> Self {
@@ -450,7 +450,7 @@ const NETWORK: &str = "type.googleapis.com/envoy.extensions.filters.network.";
 /// Name of the limiter in the filter chain, and of its ECDS resource.
 const LIMITER: &str = "loudou";
 /// Name of the listener without the limiter, and of its statistics.
-pub const PULSE: &str = "pulse";
+pub const HEARTBEAT: &str = "pulse";
 
 fn any_port() -> Value {
     json!({ "socket_address": { "address": "127.0.0.1", "port_value": 0 } })
@@ -576,8 +576,8 @@ fn listener(
 /// workers.
 fn pulse() -> Value {
     let all = json!([{ "match": { "prefix": "/" }, "direct_response": { "status": 200 } }]);
-    let mut pulse = http_listener(PULSE, &all, Vec::new(), None);
-    set(&mut pulse, "stat_prefix", json!(PULSE));
+    let mut pulse = http_listener(HEARTBEAT, &all, Vec::new(), None);
+    set(&mut pulse, "stat_prefix", json!(HEARTBEAT));
     let balance = json!({ "exact_balance": {} });
     set(&mut pulse, "connection_balance_config", balance);
     pulse

@@ -35,7 +35,7 @@ pub struct Sent {
 
 /// Text that a container runtime or tool adds to the lines of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Around {
+pub enum LogWrapper {
     /// Nothing.
     Nothing,
     /// The prefix of `kubectl logs --prefix`.
@@ -107,13 +107,13 @@ pub fn traffic(seed: u64, requests: usize, clients: u32, mean_gap_ms: u64) -> Ve
 pub fn files(
     sent: &[Sent],
     style: Style,
-    around: Around,
+    wrapper: LogWrapper,
     replicas: usize,
     parts: usize,
 ) -> Result<Vec<(String, Vec<u8>)>> {
     let mut files = Vec::new();
     for index in 0..replicas {
-        files.extend(replica(sent, style, around, (index, replicas), parts)?);
+        files.extend(replica(sent, style, wrapper, (index, replicas), parts)?);
     }
     Ok(files)
 }
@@ -123,7 +123,7 @@ pub fn files(
 pub fn replica(
     sent: &[Sent],
     style: Style,
-    around: Around,
+    wrapper: LogWrapper,
     (index, replicas): (usize, usize),
     parts: usize,
 ) -> Result<Vec<(String, Vec<u8>)>> {
@@ -133,7 +133,7 @@ pub fn replica(
     let length = own.len().div_ceil(parts).max(1);
     let mut files = Vec::new();
     for (part, sent) in own.chunks(length).enumerate() {
-        let bytes = file(sent, style, around, index);
+        let bytes = file(sent, style, wrapper, index);
         let age = parts - 1 - part;
         let name = format!("access-{index}.log");
         files.push(match age {
@@ -146,15 +146,15 @@ pub fn replica(
 }
 
 /// Returns the lines of one file of a replica.
-fn file(sent: &[Sent], style: Style, around: Around, replica: usize) -> Vec<u8> {
+fn file(sent: &[Sent], style: Style, wrapper: LogWrapper, replica: usize) -> Vec<u8> {
     let mut out = Vec::new();
     for (index, request) in sent.iter().enumerate() {
         if index % BETWEEN_JUNK == BETWEEN_JUNK / 2
             && let Some(junk) = style.junk(request)
         {
-            around.write(&mut out, &junk, replica);
+            wrapper.write(&mut out, &junk, replica);
         }
-        around.write(&mut out, &style.line(request, replica), replica);
+        wrapper.write(&mut out, &style.line(request, replica), replica);
     }
     out
 }
@@ -166,7 +166,7 @@ pub fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
     Ok(encoder.finish()?)
 }
 
-impl Around {
+impl LogWrapper {
     /// Appends a line of a replica.
     fn write(self, out: &mut Vec<u8>, line: &str, replica: usize) {
         let time = "2024-03-31T00:00:00.123456789Z";

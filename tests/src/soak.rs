@@ -7,7 +7,7 @@
 //! keys     overrides, bans, resets             holders  requests that stay in flight for a while
 //! model    compares the record with what       waiters  requests that wait for their turn
 //!          is allowed                          passes   when those passed, by Envoy's clock
-//!                                              pulse    how late the workers may have been
+//!                                              heartbeat    how late the workers may have been
 //! ```
 //!
 //! The same seed gives the same actions in the same order, and the same choices of each client; which
@@ -31,12 +31,12 @@ use crate::upstream::Upstream;
 pub mod book;
 pub mod clients;
 pub mod driver;
+pub mod heartbeat;
 pub mod holders;
 pub mod memory;
 pub mod model;
 pub mod passes;
 pub mod plan;
-pub mod pulse;
 pub mod random;
 pub mod report;
 pub mod rules;
@@ -167,7 +167,7 @@ struct Soak<'a> {
 impl Soak<'_> {
     fn run(&self, random: &mut Random, say: &mut dyn FnMut(&str)) -> Result<Samples> {
         let (book, address) = (self.book, self.envoy.data_address());
-        let pulses = pulse::open(self.envoy, usize::try_from(WORKERS)?)?;
+        let heartbeats = heartbeat::open(self.envoy, usize::try_from(WORKERS)?)?;
         thread::scope(|scope| {
             // Dropping the senders stops all threads, even if this function returns an error.
             let mut stops: Vec<Sender<()>> = Vec::new();
@@ -189,10 +189,10 @@ impl Soak<'_> {
                 let random = Random::new(self.options.seed, 100 + waiter);
                 scope.spawn(move || waiters::run(book, address, random, &stopped));
             }
-            for (worker, http) in pulses.into_iter().enumerate() {
+            for (worker, http) in heartbeats.into_iter().enumerate() {
                 let (stop, stopped) = channel();
                 stops.push(stop);
-                scope.spawn(move || pulse::run(book, worker, http, &stopped));
+                scope.spawn(move || heartbeat::run(book, worker, http, &stopped));
             }
             let (floods, wanted) = channel();
             scope.spawn(move || flood(book, Http::new(address), &wanted));

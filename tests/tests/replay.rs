@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use loudou_tests::logs::{Around, Sent, Style, files, gzip, traffic};
+use loudou_tests::logs::{LogWrapper, Sent, Style, files, gzip, traffic};
 use loudou_tests::replayed::Folder;
 use serde_json::{Value, json};
 
@@ -122,10 +122,10 @@ fn all_read(summary: &str, style: Style) -> Result<()> {
 #[test]
 fn no_decision_differs_from_a_plain_bucket() -> Result<()> {
     let arounds = [
-        Around::Nothing,
-        Around::Kubectl,
-        Around::Cri,
-        Around::Docker,
+        LogWrapper::Nothing,
+        LogWrapper::Kubectl,
+        LogWrapper::Cri,
+        LogWrapper::Docker,
     ];
     for (index, style) in Style::ALL.into_iter().enumerate() {
         let algorithm = if index % 2 == 0 {
@@ -169,7 +169,7 @@ fn no_decision_differs_from_a_plain_bucket() -> Result<()> {
 fn replicas_concatenated_in_one_stream() -> Result<()> {
     let folder = folder("funnel")?;
     let sent = traffic(7, 4_000, 60, 40);
-    let parts = files(&sent, Style::Envoy, Around::Nothing, 2, 1)?;
+    let parts = files(&sent, Style::Envoy, LogWrapper::Nothing, 2, 1)?;
     let whole: Vec<u8> = parts.iter().flat_map(|(_, bytes)| bytes).copied().collect();
     folder.write("all.log", &whole)?;
     folder.write("all.log.gz", &gzip(&whole)?)?;
@@ -242,7 +242,7 @@ fn the_client_behind_proxies() -> Result<()> {
 fn a_part_of_the_time() -> Result<()> {
     let folder = folder("funnel")?;
     let sent = traffic(11, 4_000, 60, 40);
-    for (name, bytes) in files(&sent, Style::Gateway, Around::Nothing, 2, 2)? {
+    for (name, bytes) in files(&sent, Style::Gateway, LogWrapper::Nothing, 2, 2)? {
         folder.write(&name, &bytes)?;
     }
     let first = sent.first().context("requests")?.start_ms;

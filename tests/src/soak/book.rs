@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use super::heartbeat::Heartbeats;
 use super::model::{Breach, Event, Outcome, Pass, Promise, Record, check};
 use super::passes::Passes;
 use super::plan::SLOTS;
-use super::pulse::Pulses;
 use super::random::Random;
 use super::rules::{Kind, Numbers, Rule};
-use super::timeline::{At, Deed, OPEN, Timeline};
+use super::timeline::{At, OPEN, RuleAction, Timeline};
 
 /// One second, in nanoseconds.
 pub const SECOND: u64 = 1_000_000_000;
@@ -50,7 +50,7 @@ pub struct Violation {
     /// The breach.
     pub breach: Breach,
     /// Last actions that concerned the rule and no other key.
-    pub actions: Vec<Deed>,
+    pub actions: Vec<RuleAction>,
     /// Last requests of the key.
     pub requests: Vec<Event>,
 }
@@ -73,7 +73,7 @@ pub struct Book {
     /// Passed requests of the rules whose requests wait.
     pub passes: Arc<Passes>,
     /// Pulses of the workers.
-    pub pulses: Pulses,
+    pub heartbeats: Heartbeats,
     timelines: Vec<Mutex<Timeline>>,
     slots: Vec<Vec<Slot>>,
     retired: Mutex<Vec<Arc<Key>>>,
@@ -107,7 +107,7 @@ impl Book {
             slots: slots.collect(),
             start: passes.start,
             passes,
-            pulses: Pulses::new(workers),
+            heartbeats: Heartbeats::new(workers),
             timelines: numbers.iter().map(timeline).collect(),
             rules,
             retired: Mutex::default(),
@@ -129,7 +129,7 @@ impl Book {
     /// Records an action on a rule, just before it is carried out.
     pub fn note(&self, rule: usize, at: At, what: &str) {
         if let Some(mut timeline) = self.timeline(rule) {
-            timeline.history.push(Deed {
+            timeline.history.push(RuleAction {
                 at,
                 key: None,
                 what: what.to_owned(),
@@ -141,7 +141,7 @@ impl Book {
     pub fn note_key(&self, key: &Key, at: At, what: String) {
         if let Some(mut timeline) = self.timeline(key.rule) {
             let key = Some(key.name.clone());
-            timeline.history.push(Deed { at, key, what });
+            timeline.history.push(RuleAction { at, key, what });
         }
     }
 
@@ -286,10 +286,10 @@ impl Book {
         for (number, index) in numbers.drain(..) {
             let passed = self.passes.take(number);
             if let (Some(passed), Some(event)) = (passed, events.get_mut(index)) {
-                let due_from = self.pulses.due_from(passed.went);
+                let due_from = self.heartbeats.due_from(passed.went);
                 event.pass = Some(Pass {
                     came: passed.came,
-                    decided_until: self.pulses.decided_until(passed.came),
+                    decided_until: self.heartbeats.decided_until(passed.came),
                     due_from: due_from.max(passed.came),
                     arrived: passed.arrived,
                 });

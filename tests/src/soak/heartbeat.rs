@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result, ensure};
 use super::book::Book;
 use super::timeline::At;
 use crate::clock::eventually;
-use crate::config::PULSE;
+use crate::config::HEARTBEAT;
 use crate::envoy::Envoy;
 use crate::http::{Http, Request};
 
@@ -28,16 +28,16 @@ const START: Duration = Duration::from_secs(20);
 
 /// A request to a worker, and its answer.
 #[derive(Debug, Clone, Copy)]
-struct Pulse {
+struct Heartbeat {
     sent: At,
     answered: At,
 }
 
 /// Pulses of each worker.
 #[derive(Debug)]
-pub struct Pulses(Vec<Mutex<Vec<Pulse>>>);
+pub struct Heartbeats(Vec<Mutex<Vec<Heartbeat>>>);
 
-impl Pulses {
+impl Heartbeats {
     /// Creates an empty list for each worker.
     pub fn new(workers: usize) -> Self {
         Self((0..workers).map(|_| Mutex::default()).collect())
@@ -49,10 +49,12 @@ impl Pulses {
     /// The last pulse before `went` may have been answered in the same turn. The turn of the pulse
     /// before that began after that pulse was sent, and fired all timers that were due by then.
     pub fn due_from(&self, went: At) -> At {
-        let of = |pulses: &[Pulse]| {
-            let answered = pulses.partition_point(|pulse| pulse.answered <= went);
-            let before = answered.checked_sub(2).and_then(|place| pulses.get(place));
-            before.map_or(0, |pulse| pulse.sent)
+        let of = |heartbeats: &[Heartbeat]| {
+            let answered = heartbeats.partition_point(|heartbeat| heartbeat.answered <= went);
+            let before = answered
+                .checked_sub(2)
+                .and_then(|place| heartbeats.get(place));
+            before.map_or(0, |heartbeat| heartbeat.sent)
         };
         let earliest = self.each(of).min().unwrap_or(0);
         earliest.saturating_sub(TIMER)
@@ -61,46 +63,50 @@ impl Pulses {
     /// Returns the latest time at which a request was decided that arrived at `came`. The turn that
     /// decided it ended before the answer to any pulse that was sent later.
     pub fn decided_until(&self, came: At) -> At {
-        let of = |pulses: &[Pulse]| {
-            let sent = pulses.partition_point(|pulse| pulse.sent < came);
-            pulses.get(sent).map_or(At::MAX, |pulse| pulse.answered)
+        let of = |heartbeats: &[Heartbeat]| {
+            let sent = heartbeats.partition_point(|heartbeat| heartbeat.sent < came);
+            heartbeats
+                .get(sent)
+                .map_or(At::MAX, |heartbeat| heartbeat.answered)
         };
         self.each(of).max().unwrap_or(At::MAX)
     }
 
     /// Returns the maximum time between two answers to a worker.
     pub fn longest(&self) -> At {
-        let gap = |two: &[Pulse]| match two {
+        let gap = |two: &[Heartbeat]| match two {
             [one, next] => next.answered.saturating_sub(one.answered),
             _ => 0,
         };
-        let of = |pulses: &[Pulse]| pulses.windows(2).map(gap).max().unwrap_or(0);
+        let of = |heartbeats: &[Heartbeat]| heartbeats.windows(2).map(gap).max().unwrap_or(0);
         self.each(of).max().unwrap_or(0)
     }
 
-    fn each<'a>(&'a self, of: impl Fn(&[Pulse]) -> At + 'a) -> impl Iterator<Item = At> + 'a {
-        self.0.iter().map(move |pulses| {
-            let pulses = pulses.lock().unwrap_or_else(PoisonError::into_inner);
-            of(&pulses)
+    fn each<'a>(&'a self, of: impl Fn(&[Heartbeat]) -> At + 'a) -> impl Iterator<Item = At> + 'a {
+        self.0.iter().map(move |heartbeats| {
+            let heartbeats = heartbeats.lock().unwrap_or_else(PoisonError::into_inner);
+            of(&heartbeats)
         })
     }
 
-    fn add(&self, worker: usize, pulse: Pulse) {
-        if let Some(pulses) = self.0.get(worker) {
-            let mut pulses = pulses.lock().unwrap_or_else(PoisonError::into_inner);
-            pulses.push(pulse);
+    fn add(&self, worker: usize, heartbeat: Heartbeat) {
+        if let Some(heartbeats) = self.0.get(worker) {
+            let mut heartbeats = heartbeats.lock().unwrap_or_else(PoisonError::into_inner);
+            heartbeats.push(heartbeat);
         }
     }
 }
 
 /// Opens a connection to each worker.
 pub fn open(envoy: &Envoy, workers: usize) -> Result<Vec<Http>> {
-    let address = envoy.listener(PULSE)?.context("no listener for pulses")?;
+    let address = envoy
+        .listener(HEARTBEAT)?
+        .context("no listener for pulses")?;
     let mut all: Vec<Http> = (0..workers).map(|_| Http::new(address)).collect();
     for http in &mut all {
         http.get("/")?;
     }
-    let active = format!(r"^listener\.{PULSE}\.worker_\d+\.downstream_cx_active$");
+    let active = format!(r"^listener\.{HEARTBEAT}\.worker_\d+\.downstream_cx_active$");
     eventually(START, "a connection to each worker", || {
         let stats = envoy.stats(&active)?;
         ensure!(stats.len() == workers, "{stats:?}");
@@ -120,7 +126,7 @@ pub fn run(book: &Book, worker: usize, mut http: Http, stop: &Receiver<()>) {
             .is_ok_and(|answer| answer.is_some())
         {
             let answered = book.now();
-            book.pulses.add(worker, Pulse { sent, answered });
+            book.heartbeats.add(worker, Heartbeat { sent, answered });
         }
     }
 }
@@ -129,12 +135,12 @@ pub fn run(book: &Book, worker: usize, mut http: Http, stop: &Receiver<()>) {
 mod tests {
     use super::*;
 
-    fn pulses(of: [&[[At; 2]]; 2]) -> Pulses {
-        let all = Pulses::new(2);
-        for (worker, pulses) in of.iter().enumerate() {
-            for [sent, answered] in *pulses {
+    fn heartbeats(of: [&[[At; 2]]; 2]) -> Heartbeats {
+        let all = Heartbeats::new(2);
+        for (worker, heartbeats) in of.iter().enumerate() {
+            for [sent, answered] in *heartbeats {
                 let (sent, answered) = (sent * TIMER, answered * TIMER);
-                all.add(worker, Pulse { sent, answered });
+                all.add(worker, Heartbeat { sent, answered });
             }
         }
         all
@@ -142,7 +148,7 @@ mod tests {
 
     #[test]
     fn the_slower_worker_counts() {
-        let all = pulses([
+        let all = heartbeats([
             &[[10, 11], [20, 21], [30, 31], [40, 41]],
             &[[12, 13], [14, 15], [16, 35]],
         ]);

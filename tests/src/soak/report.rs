@@ -76,9 +76,9 @@ pub fn table(book: &Book, samples: &Samples, options: &Options, say: &mut dyn Fn
     for (what, count) in book.counts() {
         say(&format!("{count:>9}  {what}"));
     }
-    let pulse = book.pulses.longest() / 1_000_000;
+    let heartbeat = book.heartbeats.longest() / 1_000_000;
     say(&format!(
-        "{pulse:>6} ms  at most between two turns of a worker"
+        "{heartbeat:>6} ms  at most between two turns of a worker"
     ));
     say(&format!("   memory  {}", samples.summary()));
     let violations = book.violations();

@@ -68,7 +68,7 @@ impl KeySpan {
 
 /// An action on a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Deed {
+pub struct RuleAction {
     /// Time at which the action was sent.
     pub at: At,
     /// Key of the action, if it concerned only one key.
@@ -85,7 +85,7 @@ pub struct Timeline {
     /// Edits that reset buckets: when they were sent and answered.
     pub resets: Vec<(At, At)>,
     /// Actions on the rule.
-    pub history: Vec<Deed>,
+    pub history: Vec<RuleAction>,
 }
 
 impl Timeline {
@@ -125,8 +125,8 @@ impl Timeline {
     }
 
     /// Returns the last actions until then that concerned this key or all keys.
-    pub fn last(&self, until: At, key: &str, count: usize) -> Vec<Deed> {
-        let touches = |deed: &&Deed| {
+    pub fn last(&self, until: At, key: &str, count: usize) -> Vec<RuleAction> {
+        let touches = |deed: &&RuleAction| {
             let is_other = deed.key.as_ref().is_some_and(|other| other != key);
             deed.at <= until && !is_other
         };

@@ -148,7 +148,7 @@ fn steps(rule: &Rule, random: &mut Random) -> Vec<(At, Step)> {
 }
 
 /// The history of a key: its events, and how they look from outside of Envoy.
-struct Life {
+struct KeyHistory {
     limiter: Limiter,
     timeline: Timeline,
     record: Record,
@@ -156,7 +156,7 @@ struct Life {
     banned: Option<At>,
 }
 
-impl Life {
+impl KeyHistory {
     fn request(&mut self, now: At, [sent, answered]: [At; 2], is_lost: bool) {
         let lasts = if self.limiter.flaw == Flaw::ShortBan {
             200 * MS
@@ -212,7 +212,7 @@ impl Life {
 fn live(rule: &Rule, flaw: Flaw, seed: u64) -> Vec<Promise> {
     let mut random = Random::new(seed, 0);
     let first = rule.numbers(&mut random);
-    let mut life = Life {
+    let mut life = KeyHistory {
         limiter: Limiter::new(rule.kind, flaw, first),
         timeline: Timeline::default(),
         record: Record::default(),
