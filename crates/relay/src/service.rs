@@ -33,9 +33,9 @@ const BODY_TIME: Duration = Duration::from_secs(5);
 /// Header in which Envoy sends its request timeout, in milliseconds.
 const PATIENCE_HEADER: &str = "x-envoy-expected-rq-timeout-ms";
 /// Timeout for a caller that sends no [`PATIENCE_HEADER`]: half of the default `fleet.timeout`.
-const USUAL_TIMEOUT: Duration = Duration::from_millis(15);
+const DEFAULT_TIMEOUT: Duration = Duration::from_millis(15);
 /// Maximum timeout that the header can set.
-const LONGEST_TIMEOUT: Duration = Duration::from_secs(10);
+const MAX_TIMEOUT: Duration = Duration::from_secs(10);
 /// Value of `retry-after` for calls that get a 503, in seconds.
 const RETRY_S: &str = "1";
 
@@ -204,11 +204,11 @@ fn timeout_of(headers: &HeaderMap, most: Option<Duration>) -> Duration {
     let told = told.and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     let half = told
         .filter(|ms| *ms > 0)
-        .map(|ms| Duration::from_micros(ms.saturating_mul(500)).min(LONGEST_TIMEOUT));
+        .map(|ms| Duration::from_micros(ms.saturating_mul(500)).min(MAX_TIMEOUT));
     match (half, most) {
         (Some(half), Some(most)) => half.min(most),
         (Some(time), None) | (None, Some(time)) => time,
-        (None, None) => USUAL_TIMEOUT,
+        (None, None) => DEFAULT_TIMEOUT,
     }
 }
 

@@ -21,9 +21,9 @@ use crate::log::{Level, Log};
 use crate::metrics::Metrics;
 
 /// Interval between refreshes of the slot map while all nodes are connected.
-const CALM: Duration = Duration::from_secs(5);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(5);
 /// Interval between refreshes of the slot map while a node is lost or no node is known.
-const HURRY: Duration = Duration::from_millis(250);
+const LOST_REFRESH_INTERVAL: Duration = Duration::from_millis(250);
 /// Minimum interval between refreshes, regardless of the number of redirections.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Number of slots in a Redis or Valkey cluster.
@@ -124,7 +124,7 @@ impl Cluster {
     pub(super) async fn keep(&self, target: Target) {
         let mut logged = Vec::new();
         loop {
-            match self.look(&target).await {
+            match self.fetch_slots(&target).await {
                 Ok(ranges) => {
                     if self.adopt(&ranges, &target) {
                         let fields = json!({ "nodes": self.nodes().0 });
@@ -144,7 +144,11 @@ impl Cluster {
             }
             tokio::time::sleep(PAUSE).await;
             let (nodes, lost) = self.nodes();
-            let pause = if nodes == 0 || lost > 0 { HURRY } else { CALM };
+            let pause = if nodes == 0 || lost > 0 {
+                LOST_REFRESH_INTERVAL
+            } else {
+                REFRESH_INTERVAL
+            };
             // A `MOVED` reply ends the pause early.
             drop(timeout(pause, self.moved.notified()).await);
         }
@@ -152,7 +156,7 @@ impl Cluster {
 
     /// Asks all nodes for the slots and returns the most frequent answer, because a partitioned node may return
     /// an outdated one. If no known node answers, asks the nodes in `--engine`.
-    async fn look(&self, target: &Target) -> RedisResult<Ranges> {
+    async fn fetch_slots(&self, target: &Target) -> RedisResult<Ranges> {
         let command = {
             let mut command = redis::cmd("CLUSTER");
             command.arg("SLOTS");
