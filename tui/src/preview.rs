@@ -17,7 +17,7 @@ use loudou_words::text::{counted, escape};
 /// Time span that is simulated.
 const SPAN: Nanos = Nanos::from_secs(60);
 /// Maximum number of decisions in one preview, because it runs between two frames.
-const MOST_DECISIONS: u64 = 100_000;
+const MAX_DECISIONS: u64 = 100_000;
 /// A key counts as refused in the long run if its rate exceeds the limit's rate by this factor. The
 /// margin is needed because rates are measured.
 const ABOVE: f64 = 1.01;
@@ -120,7 +120,7 @@ pub(crate) fn preview(
         return None;
     }
     keys.sort_by(|one, other| other.per_second.total_cmp(&one.per_second));
-    let most = MOST_DECISIONS / 2 / count(keys.len()).max(1);
+    let most = MAX_DECISIONS / 2 / count(keys.len()).max(1);
     let mut preview = Preview::default();
     for key in keys.iter() {
         let terms = [before, after].map(|rule| Terms::of(rule, key));

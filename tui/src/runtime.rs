@@ -32,7 +32,7 @@ use crate::app::msg::{Failure, Msg};
 use crate::app::state::{Exit, Settings, State};
 use crate::app::watched::Watched;
 use crate::draw::pen::Spots;
-use crate::draw::theme::Look;
+use crate::draw::theme::Appearance;
 use crate::term;
 use crate::term::Terminal;
 use crate::ui::{Theme, view};
@@ -57,7 +57,7 @@ pub struct Options {
     /// True to refuse all changes.
     pub read_only: bool,
     /// Colours and glyphs.
-    pub(crate) look: Look,
+    pub(crate) look: Appearance,
     /// Poll interval.
     pub interval: Duration,
 }
@@ -128,11 +128,15 @@ struct Screen {
 impl Screen {
     /// Acquires the terminal and runs until the user quits. Returns descriptions of the changes for
     /// all Envoys that are not known to be in effect everywhere.
-    fn show(mut self, messages: &SyncSender<Inbound>, look: &Look) -> anyhow::Result<Vec<String>> {
+    fn show(
+        mut self,
+        messages: &SyncSender<Inbound>,
+        look: &Appearance,
+    ) -> anyhow::Result<Vec<String>> {
         // Signals are handled before the terminal is acquired, so that a signal in between is not
         // lost.
         spawn_signals(messages, &inbox::OF_SCREEN)?;
-        let look = &Look {
+        let look = &Appearance {
             base: look.base.or_else(|| term::background(look.depth)),
             ..look.clone()
         };

@@ -106,12 +106,12 @@ fn overlay(pen: &mut Pen<'_>, state: &State) -> Option<Rect> {
 /// disappear after a few seconds.
 fn draw_toasts(pen: &mut Pen<'_>, state: &State) {
     /// Maximum number of lines of a message.
-    const MOST_LINES: usize = 4;
+    const MAX_LINES: usize = 4;
     let (theme, area) = (pen.theme, pen.area);
     let mut bottom = area.bottom();
     for toast in state.toasts.iter().rev() {
         let mut lines = wrap(&toast.text, area.width.saturating_sub(6).min(72));
-        lines.truncate(MOST_LINES);
+        lines.truncate(MAX_LINES);
         let (mark, style) = if toast.is_bad {
             (theme.pick('✖', 'x'), theme.bad)
         } else {

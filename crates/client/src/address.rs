@@ -13,9 +13,9 @@ use loudou_words::text::shortened;
 /// Scheme of a Unix socket address.
 const UNIX: &str = "unix:";
 /// Maximum length of a Unix socket path, in bytes.
-const LONGEST_PATH: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
+const MAX_PATH: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
 /// Maximum number of characters of an address in a message.
-const MOST_SHOWN: usize = 120;
+const MAX_SHOWN: usize = 120;
 
 /// Refuses an address to which no call could be made.
 pub fn check(url: &str) -> Result<(), ClientError> {
@@ -30,9 +30,8 @@ pub(super) fn socket(url: &str) -> Option<Result<&Path, ClientError>> {
     let bytes = path.len();
     Some(if !path.starts_with('/') {
         Err(bad(url, "has no absolute path"))
-    } else if bytes > LONGEST_PATH {
-        let why =
-            format!("has a path of {bytes} bytes; that of a socket has at most {LONGEST_PATH}");
+    } else if bytes > MAX_PATH {
+        let why = format!("has a path of {bytes} bytes; that of a socket has at most {MAX_PATH}");
         Err(bad(url, &why))
     } else {
         Ok(Path::new(path))
@@ -109,7 +108,7 @@ pub(super) fn bad(url: &str, why: &str) -> ClientError {
     ClientError::BadTarget {
         why: format!(
             "the address {:?} {why}; write http://HOST:PORT, https://HOST:PORT or unix:/PATH",
-            shortened(&without_user(url), MOST_SHOWN)
+            shortened(&without_user(url), MAX_SHOWN)
         ),
     }
 }
@@ -190,13 +189,11 @@ mod tests {
     #[test]
     fn the_path_of_a_socket_has_a_bound() {
         let url = |bytes: usize| format!("unix:/{}", "x".repeat(bytes - 1));
-        assert_eq!(check(&url(LONGEST_PATH)), Ok(()));
-        let error = check(&url(LONGEST_PATH + 1))
-            .expect_err("too long")
-            .to_string();
+        assert_eq!(check(&url(MAX_PATH)), Ok(()));
+        let error = check(&url(MAX_PATH + 1)).expect_err("too long").to_string();
         let told = format!(
-            "{} bytes; that of a socket has at most {LONGEST_PATH}",
-            LONGEST_PATH + 1
+            "{} bytes; that of a socket has at most {MAX_PATH}",
+            MAX_PATH + 1
         );
         assert!(error.contains(&told), "{error}");
     }

@@ -32,7 +32,7 @@ use reset::Reset;
 use verb::{Answer, Question, Verb};
 
 /// Maximum number of times that a change is sent again because only the generation had changed.
-const MOST_RESENDS: u8 = 16;
+const MAX_RESENDS: u8 = 16;
 
 /// A change.
 #[derive(Clone, Debug, PartialEq)]
@@ -127,7 +127,7 @@ impl Change {
         &mut self,
         send: impl Fn(&Self) -> Result<T, ClientError>,
     ) -> Result<T, ClientError> {
-        for _ in 0..MOST_RESENDS {
+        for _ in 0..MAX_RESENDS {
             let error = match send(self) {
                 Err(error) if error.status() == Some(412) => error,
                 answer => return answer,
@@ -371,9 +371,9 @@ pub enum Start {
 
 /// The first step of a change.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Begun {
+pub enum FirstStep {
     /// Shows only the question before the change.
-    Ask(Change),
+    Confirm(Change),
     /// Shows a form, because something must be typed.
     Form(Vec<Asked>),
 }
@@ -399,14 +399,14 @@ impl Start {
     }
 
     /// Begins the change for this key, with a form if something must be typed.
-    pub fn begin(self, place: &KeyPlace) -> Begun {
+    pub fn begin(self, place: &KeyPlace) -> FirstStep {
         match self {
-            Self::Reset => Begun::Ask(Change::Reset(reset::at(place))),
+            Self::Reset => FirstStep::Confirm(Change::Reset(reset::at(place))),
             Self::Ban => match ban::lift(place) {
-                Some(ban) => Begun::Ask(Change::Ban(ban)),
-                None => Begun::Form(ban::fields()),
+                Some(ban) => FirstStep::Confirm(Change::Ban(ban)),
+                None => FirstStep::Form(ban::fields()),
             },
-            Self::Override => Begun::Form(key_override::fields(place)),
+            Self::Override => FirstStep::Form(key_override::fields(place)),
         }
     }
 

@@ -80,7 +80,7 @@ pub enum Kind {
 
 /// Remaining time of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
+pub enum TimeLeft {
     /// The change has no end.
     Endless,
     /// The change ends after this time.
@@ -124,11 +124,11 @@ impl Item {
     }
 
     /// Returns the remaining time at an instant.
-    pub fn left(&self, unix_ms: u64) -> Left {
+    pub fn left(&self, unix_ms: u64) -> TimeLeft {
         match self.ends_unix_ms {
-            None => Left::Endless,
-            Some(at) if at <= unix_ms => Left::Nothing,
-            Some(at) => Left::For(Nanos::from_millis(at.saturating_sub(unix_ms))),
+            None => TimeLeft::Endless,
+            Some(at) if at <= unix_ms => TimeLeft::Nothing,
+            Some(at) => TimeLeft::For(Nanos::from_millis(at.saturating_sub(unix_ms))),
         }
     }
 

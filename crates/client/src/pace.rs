@@ -10,9 +10,9 @@ use crate::clock::pause;
 /// Status of a call that came too early.
 const TOO_EARLY: u16 = 429;
 /// Maximum pause, even if a server requests a longer one.
-const LONGEST: Nanos = Nanos::from_secs(2);
+const MAX_PAUSE: Nanos = Nanos::from_secs(2);
 /// Maximum number of retries of a call. Other clients may be equally busy.
-const REPEATS: usize = 30;
+const MAX_RETRIES: usize = 30;
 
 /// Pace of one reader. It applies to the pages of all lists together.
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ impl Pace {
         client: &Client,
         query: &BucketsQuery,
     ) -> Result<BucketsPage, ClientError> {
-        for _ in 0..REPEATS {
+        for _ in 0..MAX_RETRIES {
             pause(self.wait);
             match client.buckets(query) {
                 Ok(page) => {
@@ -52,7 +52,7 @@ pub fn too_early(error: &ClientError) -> Option<Nanos> {
 }
 
 fn bounded(ns: u64) -> Nanos {
-    Nanos::new(ns).min(LONGEST)
+    Nanos::new(ns).min(MAX_PAUSE)
 }
 
 #[cfg(test)]
@@ -105,7 +105,7 @@ mod tests {
         assert!(pages.iter().all(Result::is_ok), "{pages:?}");
         assert!(took.get() >= 2 * wait, "{took}");
         // There is no retry after the last try, nor if the filter gives no wait.
-        let (pages, _) = read((0..=REPEATS).map(|_| refused(Some(1))).collect(), 1);
+        let (pages, _) = read((0..=MAX_RETRIES).map(|_| refused(Some(1))).collect(), 1);
         assert_eq!(pages[0].as_ref().expect_err("refused").status(), Some(429));
         let (pages, _) = read(vec![refused(None)], 1);
         assert_eq!(pages[0].as_ref().expect_err("refused").status(), Some(429));
@@ -113,6 +113,6 @@ mod tests {
 
     #[test]
     fn no_server_makes_a_reader_wait_for_long() {
-        assert_eq!(bounded(u64::MAX), LONGEST);
+        assert_eq!(bounded(u64::MAX), MAX_PAUSE);
     }
 }

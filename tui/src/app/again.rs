@@ -9,8 +9,8 @@ use super::msg::{Failure, Snapshot};
 use super::question::{Action, Pending};
 use super::state::{Mode, State};
 use loudou_client::live::apply::Done;
-use loudou_client::live::ledger::{Look, Lost};
-use loudou_client::live::{Clocks, Id, Item, Left, counts};
+use loudou_client::live::ledger::{Lost, Poll};
+use loudou_client::live::{Clocks, Id, Item, TimeLeft, counts};
 use loudou_words::num::{count, whole_seconds};
 use loudou_words::text::{counted, date, humanise};
 
@@ -20,7 +20,7 @@ const NAMED: usize = 8;
 /// Records a poll's live changes in the ledger, even while the screen is frozen.
 pub(crate) fn note(state: &mut State, snapshot: &Snapshot) {
     let status = &snapshot.status;
-    let restarted = state.ledger.look(&Look {
+    let restarted = state.ledger.poll(&Poll {
         instance: &status.instance,
         started_unix_ms: status.started_unix_ms,
         clocks: Clocks::of(status),
@@ -100,7 +100,7 @@ pub(crate) fn lacking<'a>(state: &State, others: impl Iterator<Item = &'a State>
     let unix_ms = state.unix_ms();
     for item in others.flat_map(|other| other.ledger.items()) {
         let id = item.id();
-        let is_over = item.left(unix_ms) == Left::Nothing;
+        let is_over = item.left(unix_ms) == TimeLeft::Nothing;
         if !is_over && !own.contains(&id) && state.rule_read(&item.rule).is_some() {
             let known = lacking.get(&id).and_then(|known| known.made_unix_ms);
             if known.is_none() || known < item.made_unix_ms {
@@ -143,9 +143,9 @@ pub(crate) fn ask(state: &mut State, items: Vec<Item>) {
 /// Describes a change in short: `per-user: ban of mallory, 9m left`.
 fn in_short(item: &Item, unix_ms: u64) -> String {
     let left = match item.left(unix_ms) {
-        Left::Endless => String::new(),
-        Left::For(span) => format!(", {} left", humanise(whole_seconds(span.get()).get())),
-        Left::Nothing => ", expired".to_owned(),
+        TimeLeft::Endless => String::new(),
+        TimeLeft::For(span) => format!(", {} left", humanise(whole_seconds(span.get()).get())),
+        TimeLeft::Nothing => ", expired".to_owned(),
     };
     format!("{}: {}{left}", item.rule, item.words())
 }

@@ -3,7 +3,7 @@
 use loudou_api::RuleView;
 use loudou_limiter::Nanos;
 
-use super::effects::{Sending, Tried, Undoable};
+use super::effects::{ChangeOutcome, Sending, Undoable};
 use super::form::{Form, Stage};
 use super::msg::Failure;
 use super::previewed;
@@ -103,14 +103,14 @@ fn accepted(state: &mut State, sending: &Sending, answer: Answer) {
 
 /// Closes the form of a change that is not sent to the Envoy on the screen, or that is still
 /// queued. No answer would close it.
-pub(crate) fn not_sent_here(state: &mut State, sending: &Sending, fate: &str) {
+pub(crate) fn not_sent_here(state: &mut State, sending: &Sending, outcome: &str) {
     let rule = sending.change.verb().rule();
     if form_of(state, rule).is_some_and(|form| form.stage == Stage::Sending) {
         state.mode = Mode::Browse;
     }
-    undoing::not_made(state, sending, fate);
+    undoing::not_made(state, sending, outcome);
     state.sent();
-    state.toast(false, format!("here: {fate}; 7 shows each"));
+    state.toast(false, format!("here: {outcome}; 7 shows each"));
 }
 
 /// Removes an undone change, or the part of it that was undone, from the list of undoable changes.
@@ -120,7 +120,7 @@ fn forget(state: &mut State, change: &Change, answer: &Answer) {
     let is_it = |made: &Undoable| made.undo().is_some_and(|undo| undo.sends(change));
     if let Some(at) = state.undos.iter().rposition(is_it) {
         let is_over = match state.undos.get_mut(at).map(|made| &mut made.tried) {
-            Some(Tried::Made(undo)) => undo.is_over(change, answer),
+            Some(ChangeOutcome::Made(undo)) => undo.is_over(change, answer),
             _ => true,
         };
         if is_over {
@@ -131,7 +131,7 @@ fn forget(state: &mut State, change: &Change, answer: &Answer) {
         .undos
         .iter_mut()
         .filter_map(|made| match &mut made.tried {
-            Tried::Made(undo) => Some(undo),
+            ChangeOutcome::Made(undo) => Some(undo),
             _ => None,
         });
     put_back(undos, change, answer);

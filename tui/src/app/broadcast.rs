@@ -120,7 +120,7 @@ impl Broadcast {
     }
 
     /// Describes the result at an Envoy.
-    pub(crate) fn fate(&self, number: usize) -> String {
+    pub(crate) fn outcome(&self, number: usize) -> String {
         let result = self.results.get(number);
         result.map(Delivery::words).unwrap_or_default()
     }
@@ -274,14 +274,14 @@ impl Broadcast {
     pub(crate) fn unfinished(&self, states: &[State]) -> Vec<String> {
         let results = self.results.iter().zip(states);
         let open = results.filter_map(|(result, state)| {
-            let fate = match result {
+            let outcome = match result {
                 Delivery::Sending => "was sent, but not answered".to_owned(),
                 // While results are missing, no message on the screen has reported this failure.
                 Delivery::Failed(why) if !self.is_over() => format!("failed: {why}"),
                 Delivery::NotAsked | Delivery::Done(_) | Delivery::Failed(_) => return None,
             };
             let (title, url) = (escape(&self.title), escape(&state.settings.url));
-            Some(format!("{title} {fate}, at {url}"))
+            Some(format!("{title} {outcome}, at {url}"))
         });
         open.collect()
     }

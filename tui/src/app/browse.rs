@@ -27,7 +27,7 @@ use loudou_client::change::ban::{Ban, BanTo, USUAL};
 use loudou_client::change::ban_all::BanAll;
 use loudou_client::change::edit::Edit;
 use loudou_client::change::form::KeyPlace;
-use loudou_client::change::{Begun, Change, Start};
+use loudou_client::change::{Change, FirstStep, Start};
 use loudou_client::command_line::to_paste;
 use loudou_rules::rule::{TRIAL, tried};
 use loudou_words::text::humanise;
@@ -226,8 +226,8 @@ fn start(state: &mut State, start: Start) {
             .map(|demand| demand.factor),
     };
     state.mode = match start.begin(&place) {
-        Begun::Ask(change) => Mode::Confirm(Box::new(Pending::change(change))),
-        Begun::Form(asked) => Mode::OfKey(Box::new(KeyForm::new(start, place, &asked))),
+        FirstStep::Confirm(change) => Mode::Confirm(Box::new(Pending::change(change))),
+        FirstStep::Form(asked) => Mode::OfKey(Box::new(KeyForm::new(start, place, &asked))),
     };
 }
 

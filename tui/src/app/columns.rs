@@ -6,7 +6,7 @@ use loudou_limiter::Nanos;
 use loudou_words::num::whole;
 
 use super::rows::Row;
-use crate::draw::widgets::{Wish, fit};
+use crate::draw::widgets::{ColumnWidth, fit};
 
 /// A column. The variants are in table order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -235,7 +235,7 @@ pub(crate) struct Longest {
 
 /// Properties of the current data that determine the columns.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wishes {
+pub(crate) struct ColumnNeeds {
     pub(crate) longest: Longest,
     /// True if there are leases to show.
     pub(crate) has_fleet: bool,
@@ -246,7 +246,7 @@ pub(crate) struct Wishes {
 }
 
 /// Returns the columns that fit into `width`, with their widths.
-pub(crate) fn fitting(width: u16, wishes: Wishes) -> Vec<(Column, u16)> {
+pub(crate) fn fitting(width: u16, wishes: ColumnNeeds) -> Vec<(Column, u16)> {
     let Longest {
         rule,
         key,
@@ -254,20 +254,20 @@ pub(crate) fn fitting(width: u16, wishes: Wishes) -> Vec<(Column, u16)> {
     } = wishes.longest;
     let left = capacity.saturating_mul(2).saturating_add(1).clamp(6, 15);
     // A state is shown as a glyph only, or with words: `◐ busy`, `✗ refused 45s ago`.
-    let state = Wish {
+    let state = ColumnWidth {
         in_steps: true,
-        ..Wish::growing(0, if width < 100 { 1 } else { 10 }, 10, 17)
+        ..ColumnWidth::growing(0, if width < 100 { 1 } else { 10 }, 10, 17)
     };
     let minute = if width < 100 { 6 } else { 12 };
     // A ban and an override are a glyph or a word: `⊘ 9m15s`, `override 9m15s`.
-    let ends = Wish {
+    let ends = ColumnWidth {
         in_steps: true,
-        ..Wish::growing(7, 7, 14, 14)
+        ..ColumnWidth::growing(7, 7, 14, 14)
     };
     let name = |rank, least: u16, good: u16, most: u16, longest: u16| {
         let least = least.min(longest.max(5));
         let most = most.min(longest).max(least);
-        Wish::growing(rank, least, good.min(most), most)
+        ColumnWidth::growing(rank, least, good.min(most), most)
     };
     // Narrow screens omit the sparkline, the wait and the time of the last request. The end of a ban has
     // priority over rates, because it appears only if there is a ban or an override.
@@ -284,22 +284,23 @@ pub(crate) fn fitting(width: u16, wishes: Wishes) -> Vec<(Column, u16)> {
         (Column::State, state),
         (Column::Rule, name(1, 8, 16, 32, rule)),
         (Column::Key, name(2, 10, 24, 60, key)),
-        (Column::Limit, Wish::growing(15, 6, 12, 12)),
-        (Column::Level, Wish::growing(3, 6, 10, 20)),
-        (Column::Left, Wish::growing(4, left, left.max(9), 15)),
-        (Column::Leased, Wish::fixed(9, 6)),
-        (Column::Admitted, Wish::growing(11, 8, 8, 11)),
-        (Column::Refused, Wish::growing(5, 9, 10, 10)),
-        (Column::Peak, Wish::growing(10, 5, 6, 6)),
-        (Column::History, Wish::growing(8, minute, 20, 60)),
-        (Column::Since, Wish::growing(6, 5, 5, 6)),
+        (Column::Limit, ColumnWidth::growing(15, 6, 12, 12)),
+        (Column::Level, ColumnWidth::growing(3, 6, 10, 20)),
+        (Column::Left, ColumnWidth::growing(4, left, left.max(9), 15)),
+        (Column::Leased, ColumnWidth::fixed(9, 6)),
+        (Column::Admitted, ColumnWidth::growing(11, 8, 8, 11)),
+        (Column::Refused, ColumnWidth::growing(5, 9, 10, 10)),
+        (Column::Peak, ColumnWidth::growing(10, 5, 6, 6)),
+        (Column::History, ColumnWidth::growing(8, minute, 20, 60)),
+        (Column::Since, ColumnWidth::growing(6, 5, 5, 6)),
         (Column::Ends, ends),
-        (Column::Asks, Wish::fixed(12, 5)),
-        (Column::Retry, Wish::growing(13, 6, 6, 12)),
-        (Column::Seen, Wish::growing(14, 6, 6, 10)),
+        (Column::Asks, ColumnWidth::fixed(12, 5)),
+        (Column::Retry, ColumnWidth::growing(13, 6, 6, 12)),
+        (Column::Seen, ColumnWidth::growing(14, 6, 6, 10)),
     ];
-    let all: Vec<(Column, Wish)> = all.into_iter().filter(|(column, _)| has(*column)).collect();
-    let wishes: Vec<Wish> = all.iter().map(|(_, wish)| *wish).collect();
+    let all: Vec<(Column, ColumnWidth)> =
+        all.into_iter().filter(|(column, _)| has(*column)).collect();
+    let wishes: Vec<ColumnWidth> = all.iter().map(|(_, wish)| *wish).collect();
     let widths = all
         .into_iter()
         .map(|(column, _)| column)
@@ -312,7 +313,7 @@ mod tests {
     use super::*;
 
     fn columns(width: u16, has_fleet: bool) -> Vec<Column> {
-        let wishes = Wishes {
+        let wishes = ColumnNeeds {
             longest: Longest {
                 rule: 14,
                 key: 30,

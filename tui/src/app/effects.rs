@@ -122,14 +122,14 @@ impl Sending {
 /// A change that the user made or tried to make, kept for the undo key.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Undoable {
-    pub(crate) tried: Tried,
+    pub(crate) tried: ChangeOutcome,
     /// Number of the broadcast that the change is part of.
     pub(crate) broadcast: Option<u64>,
 }
 
 /// Outcome of an attempted change.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Tried {
+pub(crate) enum ChangeOutcome {
     Made(Undo),
     /// Not answered yet. Includes the bans that the affected buckets had before.
     Sent(Box<Change>, Vec<(BucketName, BanView)>),
@@ -155,9 +155,9 @@ impl Undoable {
     /// Returns the rule of the change, and its key if it changes one key.
     pub(crate) fn of(&self) -> (&str, Option<&str>) {
         let change = match &self.tried {
-            Tried::Made(undo) => return undo.of(),
-            Tried::Sent(change, _) | Tried::NotMade(change, _) => change,
-            Tried::InDoubt(doubt) => &doubt.change,
+            ChangeOutcome::Made(undo) => return undo.of(),
+            ChangeOutcome::Sent(change, _) | ChangeOutcome::NotMade(change, _) => change,
+            ChangeOutcome::InDoubt(doubt) => &doubt.change,
         };
         (change.verb().rule(), change.verb().key())
     }
@@ -165,9 +165,9 @@ impl Undoable {
     /// Returns the undo of the change, if it is known.
     pub(crate) fn undo(&self) -> Option<&Undo> {
         match &self.tried {
-            Tried::Made(undo) => Some(undo),
-            Tried::InDoubt(doubt) => doubt.asked.as_ref(),
-            Tried::Sent(..) | Tried::NotMade(..) => None,
+            ChangeOutcome::Made(undo) => Some(undo),
+            ChangeOutcome::InDoubt(doubt) => doubt.asked.as_ref(),
+            ChangeOutcome::Sent(..) | ChangeOutcome::NotMade(..) => None,
         }
     }
 }

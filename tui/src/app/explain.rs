@@ -26,7 +26,7 @@ const INDENT: u16 = 4;
 /// Width of a limit's level, in cells.
 pub(crate) const LEVEL: u16 = 10;
 /// Maximum number of lines of a repeatable part, such as headers.
-const MOST_OF_ONE: usize = 20;
+const MAX_OF_ONE: usize = 20;
 
 /// The Explain overlay.
 #[derive(Clone, Debug, Default)]
@@ -155,7 +155,7 @@ impl Explain {
             let of_part = |field: &&Field| field.part == part;
             let count = self.fields.iter().filter(of_part).count();
             let last = self.fields.iter().rposition(|field| field.part == part);
-            let Some(last) = last.filter(|_| count < MOST_OF_ONE) else {
+            let Some(last) = last.filter(|_| count < MAX_OF_ONE) else {
                 continue;
             };
             let is_full = self.fields.get(last);

@@ -14,7 +14,7 @@ use loudou_words::num::float;
 use loudou_words::text::as_key;
 
 /// Maximum number of rules that are searched because their names contain a text.
-const MOST_RULES: usize = 3;
+const MAX_RULES: usize = 3;
 
 /// Error message for a filter with alternatives.
 const NO_OR: &str = "terms are joined by `and`; there is no `or`";
@@ -190,7 +190,7 @@ impl Filter {
         ] = self.terms.as_slice()
         {
             let named = rules.filter(|name| name.to_lowercase().contains(part));
-            searches.extend(named.take(MOST_RULES).map(|rule| Wanted {
+            searches.extend(named.take(MAX_RULES).map(|rule| Wanted {
                 key: None,
                 ..of(rule)
             }));

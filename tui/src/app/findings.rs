@@ -8,14 +8,14 @@ use super::history::{Counts, Track};
 use super::state::{Data, State};
 use super::targets;
 use crate::draw::words::{percent, rate};
-use loudou_client::live::{Item, Left};
+use loudou_client::live::{Item, TimeLeft};
 use loudou_words::num;
 use loudou_words::text::{counted, humanise};
 
 /// A finding names each rule that refuses more than this share of its requests.
 const MANY_REFUSED: f64 = 0.2;
 /// Minimum request rate, per second, for a finding about the refused share.
-const LEAST_RATE: f64 = 1.0;
+const MIN_RATE: f64 = 1.0;
 /// A live change that ends within this time is reported.
 const SOON: Nanos = Nanos::from_secs(300);
 /// Maximum number of ending changes that are named.
@@ -94,7 +94,7 @@ const fn note(text: String) -> Finding {
 fn refuses_many(rule: &RuleView, track: Option<&Track>) -> Option<Finding> {
     let rates = track?.rates()?;
     let all = rates.admitted + rates.refused + rates.shadow;
-    let is_many = |refused: f64| all >= LEAST_RATE && refused / all > MANY_REFUSED;
+    let is_many = |refused: f64| all >= MIN_RATE && refused / all > MANY_REFUSED;
     let shares = |refused: f64| {
         let (share, refused, all) = (percent(refused / all), rate(Some(refused)), rate(Some(all)));
         format!("{share} of its requests, {refused}/s of {all}/s")
@@ -119,8 +119,8 @@ fn ends_soon(state: &State, data: &Data) -> Vec<Finding> {
         .ledger
         .items()
         .filter_map(|item| match item.left(now_ms) {
-            Left::For(left) if left <= SOON => Some((left, item)),
-            Left::For(_) | Left::Endless | Left::Nothing => None,
+            TimeLeft::For(left) if left <= SOON => Some((left, item)),
+            TimeLeft::For(_) | TimeLeft::Endless | TimeLeft::Nothing => None,
         })
         .collect();
     ending.sort_by_key(|(left, _)| *left);

@@ -16,7 +16,7 @@ use loudou_words::num::{float, fraction};
 use super::rows::BucketName;
 
 /// Maximum number of samples of a track. An hour at one sample per second fits, with a margin.
-const MOST: usize = 4_096;
+const MAX_SAMPLES: usize = 4_096;
 /// Maximum number of samples of all rules of all watched Envoys, about 20 MB.
 const BUDGET: usize = 400_000;
 
@@ -99,9 +99,9 @@ impl History {
         let at_ns = self.axis.answered(status.now_ns, read_at);
         self.evicted.note(status.store.evicted_lossy, at_ns);
         let each = self.budget.checked_div(status.rules.len());
-        let mut keep = Keep {
+        let mut retention = Retention {
             span_ns: Scale::Hour.span_ns(),
-            most: each.unwrap_or(MOST).clamp(2, MOST),
+            most: each.unwrap_or(MAX_SAMPLES).clamp(2, MAX_SAMPLES),
             patience_ns,
         };
         let mut old = std::mem::take(&mut self.rules);
@@ -109,7 +109,7 @@ impl History {
         let admitting = admitting(&status.rules);
         for rule in &status.rules {
             let mut track = old.remove(&rule.name).unwrap_or_default();
-            if let Some(mut sample) = track.note(Counts::of_rule(rule), at_ns, &keep) {
+            if let Some(mut sample) = track.note(Counts::of_rule(rule), at_ns, &retention) {
                 if !admitting(rule) {
                     sample.counts.admitted = 0;
                 }
@@ -117,9 +117,9 @@ impl History {
             }
             self.rules.insert(rule.name.clone(), track);
         }
-        keep.most = MOST;
+        retention.most = MAX_SAMPLES;
         if let Some(total) = total {
-            self.total.push(total, &keep);
+            self.total.push(total, &retention);
         }
     }
 
@@ -148,14 +148,14 @@ impl History {
         } else {
             WINDOW_NS
         };
-        let keep = Keep {
+        let retention = Retention {
             span_ns,
-            most: MOST,
+            most: MAX_SAMPLES,
             patience_ns,
         };
         let at_ns = self.axis.place(server_ns);
         let track = self.buckets.entry(id.clone()).or_default();
-        track.note(counts, at_ns, &keep);
+        track.note(counts, at_ns, &retention);
         track.rates()
     }
 
@@ -387,15 +387,15 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// Time over which rates are averaged.
 const SMOOTH_NS: u64 = 10_000_000_000;
 /// Minimum duration of a sample. Shorter samples are joined.
-const LEAST_NS: u64 = 900_000_000;
+const MIN_SPAN_NS: u64 = 900_000_000;
 /// Minimum time for a rate. Over a shorter time, a few requests would look like many.
-const LEAST_RATED_NS: u64 = 1_900_000_000;
+const MIN_RATED_NS: u64 = 1_900_000_000;
 /// A chart column stays empty if less of its time than this is known.
-const LEAST_KNOWN_NS: u64 = 125_000_000;
+const MIN_KNOWN_NS: u64 = 125_000_000;
 
 /// How much of the past a track keeps.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Keep {
+pub(crate) struct Retention {
     /// Time before the last answer.
     pub(crate) span_ns: u64,
     /// Maximum number of samples.
@@ -458,7 +458,12 @@ impl Track {
     /// Adds the counters at `at_ns`, and returns the changes since the last answer. If a counter
     /// decreased, the counters belong to a new bucket or rule of the same name, and the rates
     /// restart.
-    pub(crate) fn note(&mut self, counts: Counts, at_ns: u64, keep: &Keep) -> Option<Sample> {
+    pub(crate) fn note(
+        &mut self,
+        counts: Counts,
+        at_ns: u64,
+        retention: &Retention,
+    ) -> Option<Sample> {
         if at_ns < self.at_ns {
             *self = Self::default();
         }
@@ -472,21 +477,21 @@ impl Track {
             from_ns,
             to_ns: at_ns,
             counts: counts.since(&before),
-            is_gap: at_ns.saturating_sub(from_ns) > keep.patience_ns,
+            is_gap: at_ns.saturating_sub(from_ns) > retention.patience_ns,
         };
-        self.push(sample, keep);
+        self.push(sample, retention);
         Some(sample)
     }
 
     /// Adds a sample, and drops old ones. Consecutive samples without requests are joined, and so
     /// are short ones.
-    fn push(&mut self, sample: Sample, keep: &Keep) {
+    fn push(&mut self, sample: Sample, retention: &Retention) {
         self.at_ns = sample.to_ns;
         let last = self.samples.back_mut();
         let joins = |last: &&mut Sample| {
             let is_run = last.is_idle() && sample.is_idle();
             let is_next = last.to_ns == sample.from_ns;
-            is_next && !last.is_gap && !sample.is_gap && (is_run || last.len_ns() < LEAST_NS)
+            is_next && !last.is_gap && !sample.is_gap && (is_run || last.len_ns() < MIN_SPAN_NS)
         };
         match last.filter(joins) {
             Some(last) => {
@@ -495,8 +500,8 @@ impl Track {
             }
             None => self.samples.push_back(sample),
         }
-        let oldest = self.at_ns.saturating_sub(keep.span_ns);
-        while self.samples.len() > keep.most
+        let oldest = self.at_ns.saturating_sub(retention.span_ns);
+        while self.samples.len() > retention.most
             || self
                 .samples
                 .front()
@@ -526,7 +531,7 @@ impl Track {
             sum = sum.plus(per_second(&sample.counts, 1_000_000_000).times(part));
         }
         let ns = self.at_ns.saturating_sub(from);
-        (ns >= LEAST_RATED_NS).then(|| sum.per(float(ns) / SECOND))
+        (ns >= MIN_RATED_NS).then(|| sum.per(float(ns) / SECOND))
     }
 
     /// Returns the highest rate between two answers within the last minute, or `None` if none is
@@ -628,7 +633,7 @@ impl Track {
 
 /// Returns how much of a column's time has to be known.
 fn least_known(step_ns: u64) -> u64 {
-    LEAST_KNOWN_NS.min(step_ns / 8)
+    MIN_KNOWN_NS.min(step_ns / 8)
 }
 
 fn signed(ns: u64) -> i64 {

@@ -24,7 +24,7 @@ use crate::draw::words::amount;
 use loudou_words::num::count;
 
 /// Maximum number of rows.
-const MOST_ROWS: usize = 2_000;
+const MAX_ROWS: usize = 2_000;
 
 /// Applies a snapshot, or keeps it for later while the screen is frozen.
 pub(crate) fn polled(state: &mut State, snapshot: Box<Snapshot>) {
@@ -164,8 +164,8 @@ fn ended(data: &Data, events: &[Event]) -> Vec<Event> {
 /// Shows a message about changes that ended, because the user may rely on them.
 fn tell_ends(state: &mut State, ended: Vec<Event>) {
     /// If more changes ended, the message only has their number.
-    const MOST: usize = 2;
-    if ended.len() > MOST {
+    const MAX_NAMED: usize = 2;
+    if ended.len() > MAX_NAMED {
         return state.toast(
             false,
             format!("{} changes ended; 5 shows them", ended.len()),
@@ -261,8 +261,8 @@ fn merge(
     }
     // With more rows than buckets in the store, some of the buckets were evicted. They are probably
     // those that were read the longest time ago.
-    let used = usize::try_from(snapshot.status.store.used).unwrap_or(MOST_ROWS);
-    let most = used.max(read).min(MOST_ROWS);
+    let used = usize::try_from(snapshot.status.store.used).unwrap_or(MAX_ROWS);
+    let most = used.max(read).min(MAX_ROWS);
     if known.len() > most {
         let mut old: Vec<(u64, &BucketName)> = known
             .values()

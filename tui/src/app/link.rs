@@ -6,8 +6,8 @@
 
 use loudou_limiter::{Nanos, mix};
 
-const FIRST_WAIT: u64 = 500_000_000;
-const LONGEST_WAIT: u64 = 8_000_000_000;
+const INITIAL_WAIT: u64 = 500_000_000;
+const MAX_WAIT: u64 = 8_000_000_000;
 
 /// State of the connection.
 #[derive(Clone, Debug, Default)]
@@ -49,7 +49,7 @@ impl Link {
     pub(crate) fn failed(&mut self, now: Nanos, error: String) {
         self.in_flight = None;
         let doublings = self.failures.min(8);
-        let wait = FIRST_WAIT.saturating_mul(1 << doublings).min(LONGEST_WAIT);
+        let wait = INITIAL_WAIT.saturating_mul(1 << doublings).min(MAX_WAIT);
         let off = mix(now.get()).checked_rem(wait / 4).unwrap_or(0);
         self.due = now.saturating_add(Nanos::new(wait.saturating_sub(off)));
         self.failures = self.failures.saturating_add(1);

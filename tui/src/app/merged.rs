@@ -15,7 +15,7 @@ use super::table::Table;
 /// every few seconds.
 const RECENT: Nanos = Nanos::from_secs(15);
 /// Maximum number of rows. The rows with the most refusals are kept.
-const MOST: usize = 2_000;
+const MAX_ROWS: usize = 2_000;
 
 /// The table of keys.
 #[derive(Clone, Debug, Default)]
@@ -147,9 +147,9 @@ pub(crate) fn merge(envoys: &[Option<(u64, &[Row])>]) -> Vec<KeyRow> {
         }
     }
     let mut rows: Vec<KeyRow> = merged.into_values().collect();
-    if rows.len() > MOST {
+    if rows.len() > MAX_ROWS {
         rows.sort_by(|one, other| other.row.refused().total_cmp(&one.row.refused()));
-        rows.truncate(MOST);
+        rows.truncate(MAX_ROWS);
     }
     rows
 }

@@ -10,10 +10,10 @@ use super::state::State;
 use loudou_words::num::count;
 
 /// Maximum number of letters that a match in a long text may skip.
-const MOST_SKIPPED: u64 = 24;
+const MAX_SKIPPED: u64 = 24;
 /// Maximum number of rules and Envoys, and of keys, that are offered.
-const MOST_NAMED: usize = 12;
-const MOST_KEYS: usize = 8;
+const MAX_NAMED: usize = 12;
+const MAX_KEYS: usize = 8;
 /// Score added to a match in the name of a rule, an Envoy or a key, so that it ranks after the
 /// names of commands.
 const NAMED: u64 = 50;
@@ -135,7 +135,7 @@ fn of_keys(state: &State, text: &str) -> Vec<(u64, Found)> {
         })
         .collect();
     found.sort_by_key(|(score, _)| *score);
-    found.truncate(MOST_KEYS);
+    found.truncate(MAX_KEYS);
     found
 }
 
@@ -158,14 +158,14 @@ fn named(state: &State, wanted: &str) -> Vec<(u64, Found)> {
         })
         .collect();
     named.sort_by_key(|(score, _)| *score);
-    named.truncate(MOST_NAMED);
+    named.truncate(MAX_NAMED);
     named
 }
 
 /// Returns the score of a text that ranks after others, or `None` if the letters are scattered over
 /// it.
 fn within(wanted: &str, text: &str, rank: u64) -> Option<u64> {
-    let score = score(wanted, text).filter(|score| *score < MOST_SKIPPED)?;
+    let score = score(wanted, text).filter(|score| *score < MAX_SKIPPED)?;
     Some(score.saturating_add(rank))
 }
 
@@ -264,7 +264,7 @@ mod tests {
         let found = names(&state, "reset key").into_iter();
         assert_eq!(
             found.filter(|name| name.starts_with("reset key-")).count(),
-            MOST_KEYS
+            MAX_KEYS
         );
         state.hides_keys = true;
         assert_eq!(names(&state, "ban mal"), ["ban mal"]);
@@ -286,6 +286,6 @@ mod tests {
             found.first().map(String::as_str),
             Some("watch http://10.0.0.39:9911")
         );
-        assert_eq!(names(&state, "watch http").len(), MOST_NAMED + 1);
+        assert_eq!(names(&state, "watch http").len(), MAX_NAMED + 1);
     }
 }

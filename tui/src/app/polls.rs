@@ -10,10 +10,10 @@ const LATENCY: Nanos = Nanos::from_secs(60);
 /// How long gaps are remembered.
 const GAPS: Nanos = Nanos::from_secs(300);
 /// Maximum number of remembered answers, and of remembered gaps.
-const MOST: usize = 300;
+const MAX_REMEMBERED: usize = 300;
 /// Minimum length of a gap. A gap must also be longer than `GAP_INTERVALS` poll intervals. Shorter
 /// ones change no number on the screen.
-const LEAST_GAP: Nanos = Nanos::from_secs(2);
+const MIN_GAP: Nanos = Nanos::from_secs(2);
 const GAP_INTERVALS: u64 = 3;
 
 /// Statistics of the polls.
@@ -30,7 +30,7 @@ impl Polls {
     /// Records an answer. `interval` is the poll interval before it.
     pub(crate) fn note(&mut self, now: Nanos, interval: Nanos, took: Nanos) {
         let gap = self.last.map_or(Nanos::ZERO, |last| now.since(last));
-        let longest = Nanos::new(interval.get().saturating_mul(GAP_INTERVALS)).max(LEAST_GAP);
+        let longest = Nanos::new(interval.get().saturating_mul(GAP_INTERVALS)).max(MIN_GAP);
         if gap > longest {
             keep(&mut self.gaps, (now, gap));
         }
@@ -55,7 +55,7 @@ impl Polls {
 }
 
 fn keep(all: &mut VecDeque<(Nanos, Nanos)>, new: (Nanos, Nanos)) {
-    if all.len() >= MOST {
+    if all.len() >= MAX_REMEMBERED {
         all.pop_front();
     }
     all.push_back(new);

@@ -414,13 +414,13 @@ impl State {
     /// Shows a message for a few seconds. A message with the same text is replaced.
     pub(crate) fn toast(&mut self, is_bad: bool, text: impl Into<String>) {
         const SHOWN: Nanos = Nanos::from_secs(6);
-        const MOST: usize = 3;
+        const MAX_TOASTS: usize = 3;
         let mut text = text.into();
         if self.hides_keys {
             text = self.without_keys(&text);
         }
         self.toasts.retain(|toast| toast.text != text);
-        if self.toasts.len() >= MOST {
+        if self.toasts.len() >= MAX_TOASTS {
             self.toasts.remove(0);
         }
         self.toasts.push(Toast {

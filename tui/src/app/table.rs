@@ -84,7 +84,7 @@ impl Table {
         // ban, would act on it.
         self.is_missing = self.pinned.is_some() && found.is_none();
         self.visible = shown.into_iter().map(|(index, _)| index).collect();
-        self.stay(height);
+        self.clamp_scroll(height);
     }
 
     /// Returns the index of the selection after a movement. If no row is selected, a step selects
@@ -98,7 +98,7 @@ impl Table {
 
     /// Keeps the first row on screen while enough rows follow it. The view stays at the top until
     /// the user moves.
-    pub(crate) fn stay(&mut self, height: usize) {
+    pub(crate) fn clamp_scroll(&mut self, height: usize) {
         let most = self.visible.len().saturating_sub(height.max(1));
         self.offset = self.offset.min(most);
     }

@@ -6,7 +6,7 @@ use tui_input::{Input, InputRequest};
 use super::press::{Code, Press};
 
 /// Maximum number of characters in a field.
-const LONGEST: usize = 512;
+const MAX_LENGTH: usize = 512;
 
 /// A text that is being edited.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +28,7 @@ impl TextField {
     /// Returns a field with `text` and the cursor at its end.
     pub(crate) fn new(text: &str) -> Self {
         Self {
-            input: Input::new(text.chars().take(LONGEST).collect()),
+            input: Input::new(text.chars().take(MAX_LENGTH).collect()),
             is_selected: false,
         }
     }
@@ -84,7 +84,7 @@ impl TextField {
         if was_selected && !moves {
             self.input.reset();
         }
-        let is_full = self.text().chars().count() >= LONGEST;
+        let is_full = self.text().chars().count() >= MAX_LENGTH;
         let inserts = matches!(request, R::InsertChar(_));
         if !(is_full && inserts || was_selected && deletes) {
             self.input.handle(request);
@@ -94,7 +94,7 @@ impl TextField {
 
     /// Inserts pasted text without line breaks and control characters.
     pub(crate) fn paste(&mut self, text: &str) {
-        for c in text.chars().filter(|c| !c.is_control()).take(LONGEST) {
+        for c in text.chars().filter(|c| !c.is_control()).take(MAX_LENGTH) {
             self.press(Press::char(c));
         }
     }
@@ -152,7 +152,7 @@ mod tests {
         let mut field = TextField::new("");
         field.paste("30\r\n\u{1b}m");
         assert_eq!(field.text(), "30m");
-        field.paste(&"漏".repeat(2 * LONGEST));
-        assert_eq!(field.text().chars().count(), LONGEST);
+        field.paste(&"漏".repeat(2 * MAX_LENGTH));
+        assert_eq!(field.text().chars().count(), MAX_LENGTH);
     }
 }

@@ -3,7 +3,7 @@
 
 use loudou_api::{BanAnswer, BanView};
 
-use super::effects::{InDoubt, Sending, Tried, Undoable};
+use super::effects::{ChangeOutcome, InDoubt, Sending, Undoable};
 use super::previewed;
 use super::question::Pending;
 use super::rows::BucketName;
@@ -11,7 +11,7 @@ use super::state::{Mode, State};
 use loudou_client::ClientError;
 use loudou_client::change::ban_all::BanAll;
 use loudou_client::change::ban_undo::Seen;
-use loudou_client::change::in_doubt::{Doubt, ServerState};
+use loudou_client::change::in_doubt::{DoubtUndo, ServerState};
 use loudou_client::change::verb::Question;
 use loudou_client::change::{Change, Undo};
 
@@ -20,7 +20,7 @@ const FOR_ALL: &str = "Made at several Envoys: Enter undoes it only at this one.
 /// Text of the question about a change that was not answered.
 const UNKNOWN: &str = "It may or may not be in force: Envoy has not answered since.";
 /// Maximum number of changes that can be undone.
-const MOST: usize = 50;
+const MAX_UNDOS: usize = 50;
 
 /// Asks whether to undo the user's last change. If that change expired or was not made, reports
 /// this and removes the change, so that the next press of the undo key concerns the change before
@@ -37,23 +37,23 @@ pub(crate) fn ask(state: &mut State) {
         state.seen_after(&BucketName::new(rule, key), after_ns)
     };
     match tried {
-        Tried::Made(undo) => {
+        ChangeOutcome::Made(undo) => {
             if let Some((question, change)) = undo.ask(state.polled_ns(), seen) {
                 open(state, question, change, broadcast);
             } else {
                 drop_last(state, format!("nothing left to undo: {}", undo.change()));
             }
         }
-        Tried::Sent(change, _) => {
+        ChangeOutcome::Sent(change, _) => {
             state.toast(false, format!("no answer yet to {}", change.name()));
         }
-        Tried::NotMade(change, why) => {
+        ChangeOutcome::NotMade(change, why) => {
             drop_last(
                 state,
                 format!("nothing to undo of {}: {why}", change.name()),
             );
         }
-        Tried::InDoubt(doubt) => ask_in_doubt(state, *doubt, broadcast),
+        ChangeOutcome::InDoubt(doubt) => ask_in_doubt(state, *doubt, broadcast),
     }
 }
 
@@ -72,13 +72,13 @@ fn ask_in_doubt(state: &mut State, mut doubt: InDoubt, broadcast: Option<u64>) {
         now_ns,
     };
     let undo = match doubt.change.doubt(&server) {
-        Doubt::Undo(undo) => undo,
-        Doubt::NotMade => {
+        DoubtUndo::Undo(undo) => undo,
+        DoubtUndo::NotMade => {
             let text =
                 format!("nothing to undo: there was no answer to {name}, and it is not in force");
             return drop_last(state, text);
         }
-        Doubt::Endless => {
+        DoubtUndo::Endless => {
             let text = format!("there was no answer to {name}, which cannot be undone");
             return drop_last(state, text);
         }
@@ -91,7 +91,7 @@ fn ask_in_doubt(state: &mut State, mut doubt: InDoubt, broadcast: Option<u64>) {
     question.detail = vec![words.map_or_else(|| UNKNOWN.to_owned(), |now| format!("now: {now}"))];
     doubt.asked = Some(undo);
     if let Some(last) = state.undos.last_mut() {
-        last.tried = Tried::InDoubt(Box::new(doubt));
+        last.tried = ChangeOutcome::InDoubt(Box::new(doubt));
     }
     open(state, question, change, broadcast);
 }
@@ -137,7 +137,7 @@ pub(crate) fn sent(state: &mut State, sending: &Sending) {
     let before = before.collect();
     push(
         state,
-        Tried::Sent(Box::new(sending.change.clone()), before),
+        ChangeOutcome::Sent(Box::new(sending.change.clone()), before),
         None,
     );
 }
@@ -146,7 +146,7 @@ pub(crate) fn sent(state: &mut State, sending: &Sending) {
 pub(crate) fn made(state: &mut State, sending: &Sending, undo: Option<Undo>) {
     take_sent(state, &sending.change);
     if let Some(undo) = undo {
-        push(state, Tried::Made(undo), sending.broadcast);
+        push(state, ChangeOutcome::Made(undo), sending.broadcast);
     }
 }
 
@@ -156,7 +156,7 @@ pub(crate) fn not_made(state: &mut State, sending: &Sending, why: &str) {
         return;
     }
     take_sent(state, &sending.change);
-    let tried = Tried::NotMade(Box::new(sending.change.clone()), why.to_owned());
+    let tried = ChangeOutcome::NotMade(Box::new(sending.change.clone()), why.to_owned());
     push(state, tried, sending.broadcast);
 }
 
@@ -212,16 +212,20 @@ fn part_in_doubt(
         since_ns: state.polled_ns(),
         asked: None,
     };
-    push(state, Tried::InDoubt(Box::new(doubt)), sending.broadcast);
+    push(
+        state,
+        ChangeOutcome::InDoubt(Box::new(doubt)),
+        sending.broadcast,
+    );
 }
 
 /// Adds a change, and drops the oldest one if there is no room. A change that was not made is kept
 /// only while it is the last one.
-fn push(state: &mut State, tried: Tried, broadcast: Option<u64>) {
+fn push(state: &mut State, tried: ChangeOutcome, broadcast: Option<u64>) {
     state
         .undos
-        .retain(|made| !matches!(made.tried, Tried::NotMade(..)));
-    if state.undos.len() >= MOST {
+        .retain(|made| !matches!(made.tried, ChangeOutcome::NotMade(..)));
+    if state.undos.len() >= MAX_UNDOS {
         state.undos.remove(0);
     }
     state.undos.push(Undoable { tried, broadcast });
@@ -235,11 +239,10 @@ fn take_sent(state: &mut State, change: &Change) -> Vec<(BucketName, BanView)> {
         let verb = change.verb();
         (change.name(), verb.rule().to_owned())
     };
-    let is_it =
-        |made: &Undoable| matches!(&made.tried, Tried::Sent(sent, _) if of(sent) == of(change));
+    let is_it = |made: &Undoable| matches!(&made.tried, ChangeOutcome::Sent(sent, _) if of(sent) == of(change));
     let at = state.undos.iter().position(is_it);
     match at.map(|at| state.undos.remove(at).tried) {
-        Some(Tried::Sent(_, before)) => before,
+        Some(ChangeOutcome::Sent(_, before)) => before,
         _ => Vec::new(),
     }
 }

@@ -44,8 +44,8 @@ pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
         Msg::Resize(columns, rows) => {
             state.size = (columns, rows);
             let height = table_height(state.size);
-            state.table.stay(height);
-            state.keys.table.stay(height);
+            state.table.clamp_scroll(height);
+            state.keys.table.clamp_scroll(height);
         }
         Msg::Tick => {}
         Msg::Polled(result) => polled(state, result),

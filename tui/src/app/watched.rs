@@ -30,7 +30,7 @@ enum Changed {
 }
 
 /// Maximum number of tracked broadcasts. While none of them is complete, a further one is not sent.
-const MOST_BROADCASTS: usize = 8;
+const MAX_BROADCASTS: usize = 8;
 
 /// The states of all watched Envoys.
 #[derive(Debug)]
@@ -190,7 +190,7 @@ impl Watched {
 
     /// Sends a change, which was made at one Envoy, to all.
     fn broadcast(&mut self, at: usize, sending: Sending, now: Nanos) -> Vec<(usize, Effect)> {
-        if self.broadcasts.len() >= MOST_BROADCASTS {
+        if self.broadcasts.len() >= MAX_BROADCASTS {
             let Some(over) = self.broadcasts.iter().position(Broadcast::is_over) else {
                 let busy = Msg::Busy(Goal::Change(Box::new(sending)));
                 let state = self.states.get_mut(at);
@@ -209,7 +209,7 @@ impl Watched {
         let sent = broadcast.begin(at, &self.states, &self.broadcasts);
         for (number, state) in self.states.iter_mut().enumerate() {
             if number == at && !broadcast.is_sending(at) {
-                answers::not_sent_here(state, broadcast.sending(), &broadcast.fate(at));
+                answers::not_sent_here(state, broadcast.sending(), &broadcast.outcome(at));
             } else if let Some(why) = broadcast.failure(number) {
                 undoing::not_made(state, broadcast.sending(), why);
             }

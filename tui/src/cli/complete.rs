@@ -29,7 +29,7 @@ use loudou_client::{Client, TopQuery};
 /// Environment variable that the scripts set to the name of the shell.
 const VARIABLE: &str = "LOUDOU_COMPLETE";
 /// Time limit of each call.
-const PATIENCE: Duration = Duration::from_millis(300);
+const TIMEOUT: Duration = Duration::from_millis(300);
 /// When zsh autoloads a function, the first call runs the file itself.
 const ZSH_FIRST_USE: &str = r#"if [ "$funcstack[1]" = "_loudou" ]; then
     _clap_dynamic_completer_loudou "$@"
@@ -237,7 +237,7 @@ impl Line {
             .into_iter()
             .next()?;
         let (target, _) = target::read(&address, &connect, &self.env).ok()?;
-        Client::new(&target, PATIENCE).ok()
+        Client::new(&target, TIMEOUT).ok()
     }
 
     /// Returns true if a word, or the value of an option, is this rule.

@@ -9,12 +9,12 @@ use super::options::{Global, URL};
 use super::target;
 use super::world::{Env, Style, Usage};
 use crate::config::{Config, NamedTarget};
+use crate::draw::theme::Appearance;
 use crate::draw::theme::Depth;
-use crate::draw::theme::Look;
 use loudou_words::text::escape;
 
 /// Maximum number of problems that are printed.
-const MOST: usize = 64;
+const MAX_PROBLEMS: usize = 64;
 
 /// Reads the file that an option or the environment names, or else the file in the user's home, if
 /// it exists.
@@ -50,9 +50,9 @@ pub(super) fn parse(name: &str, bytes: &[u8]) -> Result<Config> {
     Config::read(&text).map_err(|problems| {
         let lines = problems
             .iter()
-            .take(MOST)
+            .take(MAX_PROBLEMS)
             .map(|problem| format!("\n  {name}:{problem}"));
-        let more = match problems.len().saturating_sub(MOST) {
+        let more = match problems.len().saturating_sub(MAX_PROBLEMS) {
             0 => String::new(),
             more => format!("\n  and {more} more"),
         };
@@ -113,8 +113,8 @@ fn locate(target: &mut NamedTarget, folder: &Path, env: &Env) {
 }
 
 /// Returns the look of the screen. Options and environment take precedence over the file.
-pub(super) fn look(config: &Config, global: &Global, env: &Env, style: Style) -> Look {
-    Look {
+pub(super) fn look(config: &Config, global: &Global, env: &Env, style: Style) -> Appearance {
+    Appearance {
         depth: if style.color {
             Depth::of_terminal(env.term.as_deref(), env.color_term.as_deref())
         } else {
@@ -137,13 +137,13 @@ mod tests {
             .expect_err("unknown")
             .to_string();
         let lines: Vec<&str> = error.lines().collect();
-        assert_eq!(lines.len(), MOST + 2);
+        assert_eq!(lines.len(), MAX_PROBLEMS + 2);
         assert_eq!(lines[0], "2000 problems in the config file:");
         assert!(
-            lines[MOST].starts_with("  FILE:64:1: k63: unknown field"),
+            lines[MAX_PROBLEMS].starts_with("  FILE:64:1: k63: unknown field"),
             "{}",
-            lines[MOST]
+            lines[MAX_PROBLEMS]
         );
-        assert_eq!(lines[MOST + 1], "  and 1936 more");
+        assert_eq!(lines[MAX_PROBLEMS + 1], "  and 1936 more");
     }
 }

@@ -10,7 +10,7 @@ use super::config_file;
 use super::options::{AskArgs, Format, Global, Output};
 use super::target::{self, Address};
 use super::world::{Io, Style, Usage};
-use crate::draw::theme::Look;
+use crate::draw::theme::Appearance;
 use loudou_client::Client;
 use loudou_words::text::escape;
 
@@ -84,7 +84,7 @@ impl<'a, 'io> Context<'a, 'io> {
     }
 
     /// Returns the look of the screen.
-    pub(super) fn look(&self) -> Look {
+    pub(super) fn look(&self) -> Appearance {
         let config = &self.global.config;
         config_file::look(config, self.global, &self.io.env, self.style)
     }

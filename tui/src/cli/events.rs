@@ -10,7 +10,7 @@ use clap::Args;
 use loudou_api::{Event, EventKind, EventSource, Events};
 use loudou_client::live::collect::collect;
 use loudou_client::live::document::Document;
-use loudou_client::live::ledger::{Ledger, Look, Lost};
+use loudou_client::live::ledger::{Ledger, Lost, Poll};
 use loudou_client::live::{Clocks, gone};
 use loudou_client::{Client, ClientError};
 use loudou_limiter::Nanos;
@@ -227,7 +227,7 @@ impl Following {
         let restarted = is_other(&events, &self.instance);
         let mut again = None;
         if let Some(mut ledger) = self.ledger.take() {
-            let looked = look(&mut ledger, client, &events, restarted);
+            let looked = poll(&mut ledger, client, &events, restarted);
             // If a read fails, the next poll repeats it, without printing events a second time.
             again = ledger.lost().filter(|_| looked.is_ok()).cloned();
             if looked.is_ok() {
@@ -251,7 +251,7 @@ impl Following {
 }
 
 /// Records the events in the ledger, and reads the rules again if they may have changed.
-fn look(
+fn poll(
     ledger: &mut Ledger,
     client: &Client,
     events: &Events,
@@ -278,7 +278,7 @@ fn look(
     {
         return Err(client.restarted());
     }
-    ledger.look(&Look {
+    ledger.poll(&Poll {
         instance: &events.instance,
         started_unix_ms: events.started_unix_ms,
         clocks: Clocks {

@@ -12,7 +12,7 @@ use super::context::Context;
 use super::world::json;
 use loudou_client::live::collect::{Live, collect};
 use loudou_client::live::document::Document;
-use loudou_client::live::{Item, Kind, Left};
+use loudou_client::live::{Item, Kind, TimeLeft};
 use loudou_words::num::count;
 use loudou_words::text::{counted, escape, humanise};
 
@@ -106,9 +106,9 @@ fn list(context: &mut Context<'_, '_>, note: &str, items: &[&Item], live: &Live)
     let mut text = format!("warning: {note}");
     for item in items.iter().take(LISTED) {
         let left = match item.left(live.status.unix_ms) {
-            Left::Endless => "no end".to_owned(),
-            Left::For(span) => format!("ends in {}", humanise(span.get())),
-            Left::Nothing => "has ended".to_owned(),
+            TimeLeft::Endless => "no end".to_owned(),
+            TimeLeft::For(span) => format!("ends in {}", humanise(span.get())),
+            TimeLeft::Nothing => "has ended".to_owned(),
         };
         let by = match item.by.as_str() {
             "" => String::new(),

@@ -16,7 +16,7 @@ use super::table::{Set, TextTable};
 use super::world::json_list;
 use loudou_check::Report;
 use loudou_client::live::apply::{Done, Target};
-use loudou_client::live::{Item, Left, document};
+use loudou_client::live::{Item, TimeLeft, document};
 use loudou_words::num::count;
 use loudou_words::text::{counted, escape, humanise};
 
@@ -58,7 +58,7 @@ struct ResultLine<'a> {
     detail: String,
 }
 
-type Results = Vec<(Path, Item, Left, Done)>;
+type Results = Vec<(Path, Item, TimeLeft, Done)>;
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: &ImportArgs) -> Result<Outcome> {
     context.no_csv()?;
@@ -177,9 +177,9 @@ fn table(context: &Context<'_, '_>, results: &Results, dry_run: bool) -> Result<
     ]);
     for (_, item, left, done) in results {
         let left = match left {
-            Left::Endless => "no end".to_owned(),
-            Left::For(span) => humanise(span.get()),
-            Left::Nothing => "-".to_owned(),
+            TimeLeft::Endless => "no end".to_owned(),
+            TimeLeft::For(span) => humanise(span.get()),
+            TimeLeft::Nothing => "-".to_owned(),
         };
         table.row(vec![
             item.rule.as_str().into(),
@@ -193,7 +193,7 @@ fn table(context: &Context<'_, '_>, results: &Results, dry_run: bool) -> Result<
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-fn line((_, item, _, done): &(Path, Item, Left, Done), dry_run: bool) -> ResultLine<'_> {
+fn line((_, item, _, done): &(Path, Item, TimeLeft, Done), dry_run: bool) -> ResultLine<'_> {
     let (outcome, detail) = match done {
         Done::Applied(change) if dry_run => ("would_apply", change.clone()),
         Done::Applied(change) => ("applied", change.clone()),

@@ -16,9 +16,9 @@ use loudou_client::clock::Clock;
 use loudou_words::text::{bytes, escape, humanise, shortened};
 
 /// Maximum number of bytes kept of standard error.
-const MOST_ERRORS: usize = 64 << 10;
+const MAX_ERRORS: usize = 64 << 10;
 /// Maximum number of characters of the command, or of its error, in a message.
-const MOST_SHOWN: usize = 80;
+const MAX_SHOWN: usize = 80;
 /// Time between two checks for the command's end. The end of its output cannot be used, because its
 /// children may keep the pipe open.
 const TICK: Duration = Duration::from_millis(20);
@@ -48,7 +48,7 @@ pub(super) struct Printed {
 
 /// Returns the name of the option and its command, for messages.
 pub(super) fn name_of(command: &str) -> String {
-    format!("--targets-from {:?}", shortened(command, MOST_SHOWN))
+    format!("--targets-from {:?}", shortened(command, MAX_SHOWN))
 }
 
 /// Runs a command in `sh` until it ends. Processes that it leaves in the background are not
@@ -84,7 +84,7 @@ pub(super) fn printed(
         return Ok(printed);
     }
     let error = String::from_utf8_lossy(&printed.err);
-    let first = shortened(error.lines().next().unwrap_or_default(), MOST_SHOWN);
+    let first = shortened(error.lines().next().unwrap_or_default(), MAX_SHOWN);
     bail!("{name} failed ({status}): {}", escape(&first));
 }
 
@@ -111,7 +111,7 @@ fn ended(
             let most = bytes(u64::try_from(bounds.bytes).unwrap_or(u64::MAX));
             return Ok(Err(format!("printed more than {most}, and was killed")));
         }
-        read(&mut err, &mut printed.err, MOST_ERRORS)?;
+        read(&mut err, &mut printed.err, MAX_ERRORS)?;
         if let Some(status) = status {
             return Ok(Ok(status));
         }
@@ -214,7 +214,7 @@ mod tests {
         let told = "--targets-from \"yes\" printed more than 1.0 MiB, and was killed";
         assert_eq!(error("yes", BOUNDS), told);
         let (printed, _) = run("head -c 9000000 /dev/zero >&2", BOUNDS);
-        assert_eq!(printed.expect("it succeeds").err.len(), MOST_ERRORS);
+        assert_eq!(printed.expect("it succeeds").err.len(), MAX_ERRORS);
     }
 
     /// A command that hangs is killed with its children, and the user is informed before.

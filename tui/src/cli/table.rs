@@ -16,7 +16,7 @@ use loudou_words::text::escape;
 /// Width of a bar in columns.
 const BAR: u16 = 10;
 /// Minimum width of a column that is shortened to fit the terminal.
-const NARROWEST: usize = 8;
+const MIN_WIDTH: usize = 8;
 
 /// Meaning of a cell's colour. It only repeats the meaning of the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -170,8 +170,8 @@ impl TextTable {
         let total: usize = widths.iter().sum::<usize>().saturating_add(gaps);
         let mut over = total.saturating_sub(style.width.unwrap_or(usize::MAX));
         for (width, (_, set)) in widths.iter_mut().zip(&self.columns) {
-            if *set == Set::Shrink && *width > NARROWEST {
-                let narrowed = width.saturating_sub(over).max(NARROWEST);
+            if *set == Set::Shrink && *width > MIN_WIDTH {
+                let narrowed = width.saturating_sub(over).max(MIN_WIDTH);
                 over = over.saturating_sub(width.saturating_sub(narrowed));
                 *width = narrowed;
             }

@@ -19,7 +19,7 @@ use super::world::{Io, Usage};
 use loudou_words::text::{date, escape, humanise};
 
 /// Minimum interval. Shorter ones would be useless to a reader.
-const SHORTEST: Nanos = Nanos::from_millis(100);
+const MIN_INTERVAL: Nanos = Nanos::from_millis(100);
 /// Number of rows if the terminal's size is unknown.
 const ROWS: usize = 24;
 /// Moves the cursor to the top left and turns off wrapping, so that each line takes exactly one
@@ -42,8 +42,11 @@ pub(crate) struct WatchArgs {
 
 fn interval(text: &str) -> Result<Nanos, String> {
     let every = span(text).map_err(|why| format!("{why}; a rule comes before --watch"))?;
-    if every < SHORTEST {
-        return Err(format!("too short; at least {}", humanise(SHORTEST.get())));
+    if every < MIN_INTERVAL {
+        return Err(format!(
+            "too short; at least {}",
+            humanise(MIN_INTERVAL.get())
+        ));
     }
     Ok(every)
 }

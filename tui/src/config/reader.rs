@@ -13,7 +13,7 @@ use toml::de::{DeTable, DeValue};
 use loudou_words::text::{escape, shortened};
 
 /// Maximum number of characters of a value that a problem shows.
-const MOST_SHOWN: usize = 60;
+const MAX_SHOWN: usize = 60;
 /// Message for a value that is not a text.
 const TEXT: &str = "expected a text in quotes";
 
@@ -40,7 +40,7 @@ pub(super) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Box<Located>> {
         let mut problem = Problem::error(Path::root(), &Value::Null, error.message());
         if error.message() == "duplicate key" {
             let key = error.span().and_then(|span| text.get(span));
-            problem.value = shortened(key.unwrap_or_default(), MOST_SHOWN).into_owned();
+            problem.value = shortened(key.unwrap_or_default(), MAX_SHOWN).into_owned();
         }
         Box::new(locate(text, at, problem))
     })
@@ -155,7 +155,7 @@ impl<'t> Reader<'t> {
         let mut problem = more(problem);
         // Tables may be long, and the position is sufficient to find them.
         if !matches!(node.value, Content::Table(_)) {
-            problem.value = shortened(value, MOST_SHOWN).into_owned();
+            problem.value = shortened(value, MAX_SHOWN).into_owned();
         }
         self.problems.push((node.span.start, problem));
     }

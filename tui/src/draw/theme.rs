@@ -31,7 +31,7 @@ impl Base {
 
 /// Look of the screen: colours of the terminal, glyphs, theme.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Look {
+pub(crate) struct Appearance {
     pub(crate) depth: Depth,
     pub(crate) ascii: bool,
     /// `None` to choose by the terminal's background.
@@ -77,7 +77,7 @@ pub(crate) struct Theme {
 
 impl Theme {
     /// Returns the theme of a look.
-    pub(crate) fn of(look: &Look) -> Self {
+    pub(crate) fn of(look: &Appearance) -> Self {
         let plain = Self::uncoloured(look.ascii);
         match (look.depth, look.base.unwrap_or_default()) {
             // Without colours, both themes look the same.
@@ -124,7 +124,7 @@ impl Theme {
     #[cfg(test)]
     pub(crate) fn new(color: bool, ascii: bool) -> Self {
         let depth = if color { Depth::Indexed } else { Depth::Plain };
-        Self::of(&Look {
+        Self::of(&Appearance {
             depth,
             ascii,
             base: Some(Base::Dark),
@@ -397,7 +397,7 @@ mod tests {
     #[test]
     fn sixteen_colours_are_enough() {
         for (_, base) in Base::ALL {
-            let theme = Theme::of(&Look {
+            let theme = Theme::of(&Appearance {
                 depth: Depth::Sixteen,
                 ascii: false,
                 base: Some(base),

@@ -23,7 +23,7 @@ use crate::app::press::Spot;
 
 /// Width that a column wants.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wish {
+pub(crate) struct ColumnWidth {
     /// Rank of the column when widths are assigned. Columns with the highest rank are left out
     /// first.
     pub(crate) rank: u8,
@@ -36,7 +36,7 @@ pub(crate) struct Wish {
     pub(crate) in_steps: bool,
 }
 
-impl Wish {
+impl ColumnWidth {
     /// Returns the wish of a column with a fixed width.
     pub(crate) const fn fixed(rank: u8, width: u16) -> Self {
         Self::growing(rank, width, width, width)
@@ -56,8 +56,8 @@ impl Wish {
 
 /// Returns the widths of columns in `room` cells, with a cell between two columns. Columns that are
 /// left out have width 0.
-pub(crate) fn fit(room: u16, wishes: &[Wish]) -> Vec<u16> {
-    let mut by_rank: Vec<(usize, &Wish)> = wishes.iter().enumerate().collect();
+pub(crate) fn fit(room: u16, wishes: &[ColumnWidth]) -> Vec<u16> {
+    let mut by_rank: Vec<(usize, &ColumnWidth)> = wishes.iter().enumerate().collect();
     by_rank.sort_by_key(|(_, wish)| wish.rank);
     let mut widths = vec![0_u16; wishes.len()];
     // The last column needs no gap.
@@ -71,7 +71,10 @@ pub(crate) fn fit(room: u16, wishes: &[Wish]) -> Vec<u16> {
             *width = wish.least;
         }
     }
-    for most in [|wish: &Wish| wish.good, |wish: &Wish| wish.most] {
+    for most in [
+        |wish: &ColumnWidth| wish.good,
+        |wish: &ColumnWidth| wish.most,
+    ] {
         for (at, wish) in &by_rank {
             let Some(width) = widths.get_mut(*at).filter(|width| **width > 0) else {
                 continue;
@@ -488,13 +491,13 @@ mod tests {
 
     #[test]
     fn columns_get_room_by_rank_and_never_overlap() {
-        let mut state = Wish::growing(0, 1, 10, 16);
+        let mut state = ColumnWidth::growing(0, 1, 10, 16);
         state.in_steps = true;
         let wishes = [
             state,
-            Wish::growing(2, 6, 20, 60),
-            Wish::fixed(1, 9),
-            Wish::growing(3, 8, 24, 60),
+            ColumnWidth::growing(2, 6, 20, 60),
+            ColumnWidth::fixed(1, 9),
+            ColumnWidth::growing(3, 8, 24, 60),
         ];
         for room in 0..300 {
             let widths = fit(room, &wishes);

@@ -39,10 +39,10 @@ const MAX_NAMES: usize = 7 * 1024;
 const SINGLY: usize = 24;
 /// HTTP status of a call that the server does not support.
 const NO_SUCH_CALL: [u16; 2] = [404, 405];
-/// Maximum number of buckets found by the general search. `MOST_WANTED` is the maximum of any other
+/// Maximum number of buckets found by the general search. `MAX_WANTED` is the maximum of any other
 /// search.
-const MOST_ANY: usize = 500;
-const MOST_WANTED: usize = 1_000;
+const MAX_ANY: usize = 500;
+const MAX_WANTED: usize = 1_000;
 /// Maximum number of calls of a search in one poll while the user waits for it. `BUSY_TIME` is its
 /// maximum time.
 const BUSY_CALLS: usize = 200;
@@ -112,8 +112,8 @@ impl<'a> Poller<'a> {
             searcher: Searcher::new(client, clock),
             instance: String::new(),
             top: BTreeMap::new(),
-            any: Search::new(Wanted::default(), MOST_ANY),
-            banned: Search::new(banned, MOST_WANTED),
+            any: Search::new(Wanted::default(), MAX_ANY),
+            banned: Search::new(banned, MAX_WANTED),
             wanted: Vec::new(),
             searched_at: None,
             reads_several: true,
@@ -300,7 +300,7 @@ impl<'a> Poller<'a> {
             .retain(|search| request.wanted.iter().any(|wanted| search.is_for(wanted)));
         for wanted in &request.wanted {
             if !self.wanted.iter().any(|search| search.is_for(wanted)) {
-                self.wanted.push(Search::new(wanted.clone(), MOST_WANTED));
+                self.wanted.push(Search::new(wanted.clone(), MAX_WANTED));
             }
         }
         let now = self.clock.now();

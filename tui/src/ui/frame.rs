@@ -26,7 +26,7 @@ use crate::draw::words::{amount, percent, rate, safe, text, whole_seconds, width
 use crate::short_names::without_scheme;
 
 /// Minimum width of an address that is cut, in cells.
-const LEAST: u16 = 12;
+const MIN_WIDTH: u16 = 12;
 
 /// Draws the program's name, the tabs and the connection, then the totals.
 pub(super) fn header(pen: &mut Pen<'_>, state: &State) {
@@ -59,7 +59,11 @@ pub(super) fn header(pen: &mut Pen<'_>, state: &State) {
     };
     // Several Envoys differ in the ends of their addresses, so a longer part of each address is
     // kept.
-    let most = if several { LEAST * 2 } else { LEAST + 2 };
+    let most = if several {
+        MIN_WIDTH * 2
+    } else {
+        MIN_WIDTH + 2
+    };
     let address = connection.short.as_ref().map(|_| width(address).min(most));
     let address = address.map_or(0, |address| address.saturating_add(1));
     let least = width(words).saturating_add(address).saturating_add(2);
@@ -149,7 +153,7 @@ fn place(state: &State, connection: &Connection, room: u16, theme: &Theme) -> St
     // In one domain, the beginning of a name distinguishes the Envoys.
     let least = connection.least();
     let left = room.saturating_sub(width(least)).saturating_sub(1);
-    if short.is_some() && left >= LEAST {
+    if short.is_some() && left >= MIN_WIDTH {
         return format!("{least} {}", theme.fit(address, left));
     }
     least.to_owned()
@@ -350,7 +354,7 @@ type Part = Vec<Span<'static>>;
 const GAPS: [u16; 2] = [3, 2];
 
 /// Minimum width of the totals next to a text about other Envoys.
-const BESIDE: u16 = 44;
+const MIN_SIDE_BY_SIDE: u16 = 44;
 
 /// Draws the totals. Refusals, refusals in shadow mode, and the number of warnings are never left
 /// out. Other Envoys that lost changes or do not answer come first, because the user may not notice
@@ -434,7 +438,7 @@ fn elsewhere(theme: &Theme, room: u16, state: &State) -> Option<Span<'static>> {
     let (full, short) = targets::troubles(&state.targets, state.number)?;
     let mark = theme.pick('⚠', '!');
     let [full, short] = [full, short].map(|text| format!(" {mark} {} ", safe(&text)));
-    let has_room = width(&full).saturating_add(BESIDE) <= room;
+    let has_room = width(&full).saturating_add(MIN_SIDE_BY_SIDE) <= room;
     Some(text(if has_room { &full } else { &short }, theme.alarm))
 }
 
@@ -540,7 +544,7 @@ fn warnings(state: &State) -> Option<(usize, usize)> {
 }
 
 /// Minimum space for the text of a warning in the head, in cells. Less would show no more than its beginning.
-const LEAST_WARNING: u16 = 30;
+const MIN_WARNING: u16 = 30;
 
 /// Returns the text of a warning, cut to `room` cells, or `None` if there is none, or too little room. A warning about the
 /// traffic precedes the filter's own warnings, most of which are about its configuration.
@@ -549,7 +553,7 @@ fn warning_beside(state: &State, theme: &Theme, room: u16) -> Option<String> {
     let warnings: Vec<Finding> = found
         .filter(|finding| finding.weight == Weight::Warning)
         .collect();
-    let data = state.data.as_ref().filter(|_| room >= LEAST_WARNING)?;
+    let data = state.data.as_ref().filter(|_| room >= MIN_WARNING)?;
     let of_filter = of_filter(&data.status).count();
     let shown = warnings.get(of_filter).or_else(|| warnings.first())?;
     let words = theme.said(&format!(": {}", safe(&shown.text)));

@@ -89,10 +89,10 @@ impl Verb for Ban {
         let (name, key) = (key_of_rule(&self.rule, &self.key), &self.key);
         match self.to {
             BanTo::Banned(_) if !answer.changed => {
-                let stays = stays(answer);
+                let state = already_banned(answer);
                 OutcomeText {
-                    line: format!("{name} {stays}; nothing was changed (--replace shortens a ban)"),
-                    toast: format!("{key} {stays}; nothing was changed"),
+                    line: format!("{name} {state}; nothing was changed (--replace shortens a ban)"),
+                    toast: format!("{key} {state}; nothing was changed"),
                 }
             }
             BanTo::Banned(span) => OutcomeText {
@@ -132,7 +132,7 @@ impl Ban {
 }
 
 /// Returns for example `is already banned by an operator for 59m more`.
-fn stays(answer: &BanAnswer) -> String {
+fn already_banned(answer: &BanAnswer) -> String {
     let ban = answer.bucket.as_ref().and_then(|bucket| bucket.ban);
     let ban = ban.map_or_else(
         || "banned".to_owned(),

@@ -14,7 +14,7 @@ use loudou_words::num::count;
 use loudou_words::text::{counted, escape, humanise};
 
 /// The maximum number of rules that a question names.
-const MOST_NAMED: usize = 8;
+const MAX_NAMED: usize = 8;
 
 /// A ban or an unban of a key in several rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,8 +166,8 @@ fn no_rule(key: &str, off: &[String], impossible: Option<(&str, Impossible)>) ->
 
 /// Returns for example `a, b, c and 12 more`.
 fn listed(names: &[&str]) -> String {
-    let shown: Vec<&str> = names.iter().copied().take(MOST_NAMED).collect();
-    let more = match names.len().saturating_sub(MOST_NAMED) {
+    let shown: Vec<&str> = names.iter().copied().take(MAX_NAMED).collect();
+    let more = match names.len().saturating_sub(MAX_NAMED) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
@@ -332,8 +332,8 @@ impl BanAllUndo {
             format!("change: {}", self.change),
             format!("rules: {}", all.names()),
         ];
-        let more = since.len().saturating_sub(MOST_NAMED);
-        detail.extend(since.into_iter().take(MOST_NAMED));
+        let more = since.len().saturating_sub(MAX_NAMED);
+        detail.extend(since.into_iter().take(MAX_NAMED));
         detail.extend((more > 0).then(|| format!("and {more} more")));
         let question = Question {
             title,

@@ -13,7 +13,7 @@ use loudou_words::meaning::banned;
 
 /// The undo of a change in doubt.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Doubt {
+pub enum DoubtUndo {
     /// The change is not in force.
     NotMade,
     /// The change is in force, or may be.
@@ -52,7 +52,7 @@ impl Change {
     }
 
     /// Returns the undo of a change in doubt.
-    pub fn doubt(&self, server: &ServerState<'_>) -> Doubt {
+    pub fn doubt(&self, server: &ServerState<'_>) -> DoubtUndo {
         let answer = match self {
             Self::Edit(Edit { seen, reason, .. })
             | Self::Override(Override { seen, reason, .. }) => {
@@ -64,12 +64,12 @@ impl Change {
             }
             Self::Ban(ban) => server.banned(matches!(ban.to, BanTo::Banned(_))),
             // Each ban of a `BanAll` is in doubt separately, and a reset has no undo.
-            Self::BanAll(_) | Self::Reset(_) => return Doubt::Endless,
+            Self::BanAll(_) | Self::Reset(_) => return DoubtUndo::Endless,
         };
         let undo = answer.and_then(|answer| self.undo(&answer));
-        undo.map_or(Doubt::NotMade, |mut undo| {
+        undo.map_or(DoubtUndo::NotMade, |mut undo| {
             undo.rename(self.name());
-            Doubt::Undo(undo)
+            DoubtUndo::Undo(undo)
         })
     }
 }

@@ -14,7 +14,7 @@ use super::ban_undo::Seen;
 use super::edit::{Edit, EditTo, EditUndo};
 use super::key_override::Override;
 use super::verb::Answer;
-use super::{Change, ClientError, MOST_RESENDS};
+use super::{Change, ClientError, MAX_RESENDS};
 use crate::fake::{Answer as Reply, Fake};
 
 fn rule(generation: u64) -> RuleView {
@@ -146,7 +146,7 @@ fn resends_are_bounded() {
         let answers = (12..30).map(|generation| stale(rule(generation))).collect();
         let (answer, etags) = sent(change, answers);
         assert_eq!(answer.expect_err("given up").status(), Some(412));
-        assert_eq!(etags.len(), usize::from(MOST_RESENDS) + 1);
+        assert_eq!(etags.len(), usize::from(MAX_RESENDS) + 1);
     }
 }
 

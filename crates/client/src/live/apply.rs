@@ -8,7 +8,7 @@ use loudou_limiter::{Carry, Nanos};
 use loudou_rules::config::nearest;
 use loudou_rules::rule::tried;
 
-use super::{Clocks, Item, Kind, Left, What, same_end};
+use super::{Clocks, Item, Kind, TimeLeft, What, same_end};
 use crate::change::Change;
 use crate::change::ban::{Ban, BanTo};
 use crate::change::edit::{Edit, EditTo};
@@ -136,7 +136,7 @@ impl<'a> Target<'a> {
     /// Applies one item.
     fn apply(&mut self, item: &Item) -> Done {
         let left = item.left(self.unix_ms());
-        if left == Left::Nothing {
+        if left == TimeLeft::Nothing {
             return Done::Ended;
         }
         if let Some(why) = &self.gone {
@@ -150,8 +150,8 @@ impl<'a> Target<'a> {
             };
         }
         let span = match left {
-            Left::For(span) => Some(whole_seconds(span.get())),
-            Left::Endless | Left::Nothing => None,
+            TimeLeft::For(span) => Some(whole_seconds(span.get())),
+            TimeLeft::Endless | TimeLeft::Nothing => None,
         };
         let done = match &item.what {
             What::Ban { key } => self.ban(item, key, span),

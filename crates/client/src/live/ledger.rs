@@ -7,7 +7,7 @@ use loudou_api::{BucketView, Event, Rules};
 
 use super::collect::Live;
 
-use super::{Authors, Clocks, Id, Item, Kind, Left, What, ban_of, is_lost, of_rules};
+use super::{Authors, Clocks, Id, Item, Kind, TimeLeft, What, ban_of, is_lost, of_rules};
 
 /// Live changes at the last poll.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +44,7 @@ impl Lost {
 
 /// One poll of an Envoy.
 #[derive(Clone, Copy, Debug)]
-pub struct Look<'a> {
+pub struct Poll<'a> {
     /// The process.
     pub instance: &'a str,
     /// The start of the process, in milliseconds since the Unix epoch.
@@ -85,27 +85,27 @@ impl Ledger {
     }
 
     /// Records a poll. Returns true for the first poll of a new process.
-    pub fn look(&mut self, look: &Look<'_>) -> bool {
-        let both_known = !self.instance.is_empty() && !look.instance.is_empty();
-        let restarted = both_known && self.instance != look.instance;
+    pub fn poll(&mut self, poll: &Poll<'_>) -> bool {
+        let both_known = !self.instance.is_empty() && !poll.instance.is_empty();
+        let restarted = both_known && self.instance != poll.instance;
         if restarted {
             let mut items = self.lost.take().map(|lost| lost.items).unwrap_or_default();
             items.append(&mut self.items);
             self.authors = Authors::default();
             self.lost = Some(Lost {
                 instance: self.instance.clone(),
-                started_unix_ms: look.started_unix_ms,
+                started_unix_ms: poll.started_unix_ms,
                 items,
             });
         }
-        look.instance.clone_into(&mut self.instance);
-        self.clocks = look.clocks;
-        if let Some(rules) = look.rules {
+        poll.instance.clone_into(&mut self.instance);
+        self.clocks = poll.clocks;
+        if let Some(rules) = poll.rules {
             self.items.retain(|id, _| id.kind == Kind::Ban);
             let items = of_rules(rules, self.clocks).into_iter();
             self.items.extend(items.map(|item| (item.id(), item)));
         }
-        self.note(look.events);
+        self.note(poll.events);
         self.settle();
         restarted
     }
@@ -167,12 +167,13 @@ impl Ledger {
     /// a new decision.
     fn settle(&mut self) {
         let now = self.clocks.unix_ms;
-        self.items.retain(|_, item| item.left(now) != Left::Nothing);
+        self.items
+            .retain(|_, item| item.left(now) != TimeLeft::Nothing);
         self.authors.keep(&self.items);
         if let Some(lost) = &mut self.lost {
             let items = &self.items;
             lost.items
-                .retain(|id, item| item.left(now) != Left::Nothing && !items.contains_key(id));
+                .retain(|id, item| item.left(now) != TimeLeft::Nothing && !items.contains_key(id));
         }
     }
 }

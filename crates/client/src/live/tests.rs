@@ -153,8 +153,8 @@ fn an_end_is_the_same_on_both_clocks() {
         },
         Some(1_000),
     );
-    assert_eq!(ban.left(999), Left::For(Nanos::from_millis(1)));
-    assert_eq!(ban.left(1_000), Left::Nothing);
+    assert_eq!(ban.left(999), TimeLeft::For(Nanos::from_millis(1)));
+    assert_eq!(ban.left(1_000), TimeLeft::Nothing);
     assert!(same_end(Some(0), Some(5_000)) && !same_end(Some(0), Some(5_001)));
     assert!(same_end(None, None) && !same_end(None, Some(u64::MAX)));
 }
@@ -191,7 +191,7 @@ fn bucket(key: &str, is_banned: bool) -> BucketView {
 #[test]
 fn unread_bans_are_remembered_while_there_are_too_many_buckets() {
     let mut ledger = ledger::Ledger::default();
-    let look = |instance: &'static str| ledger::Look {
+    let look = |instance: &'static str| ledger::Poll {
         instance,
         started_unix_ms: 1_795_269_787_000,
         clocks: Clocks::default(),
@@ -199,7 +199,7 @@ fn unread_bans_are_remembered_while_there_are_too_many_buckets() {
         events: &[],
     };
     let see = |ledger: &mut ledger::Ledger, buckets: &[BucketView], are_all: bool| {
-        assert!(!ledger.look(&look("0f1e2d3c4b5a6978")));
+        assert!(!ledger.poll(&look("0f1e2d3c4b5a6978")));
         ledger.buckets(buckets.iter(), are_all);
     };
     see(
@@ -220,15 +220,15 @@ fn unread_bans_are_remembered_while_there_are_too_many_buckets() {
             .collect()
     };
     let mut after = ledger.clone();
-    assert!(after.look(&look("fedcba9876543210")));
+    assert!(after.poll(&look("fedcba9876543210")));
     assert_eq!(keys(&after), ["b", "c"]);
     // Changes that are in effect again are not lost; a second restart drops none of the losses.
     after.buckets([bucket("b", true)].iter(), true);
     assert_eq!(keys(&after), ["c"]);
-    assert!(after.look(&look("0000000000000001")));
+    assert!(after.poll(&look("0000000000000001")));
     assert_eq!(keys(&after), ["b", "c"]);
     // In a full list, keys that are missing have no ban.
     see(&mut ledger, &[bucket("c", true)], true);
-    assert!(ledger.look(&look("fedcba9876543210")));
+    assert!(ledger.poll(&look("fedcba9876543210")));
     assert_eq!(keys(&ledger), ["c"]);
 }

@@ -6,9 +6,9 @@ use proptest::prelude::*;
 use super::*;
 
 const S: u64 = 1_000_000_000;
-const KEEP: Keep = Keep {
+const RETENTION: Retention = Retention {
     span_ns: Scale::Hour.span_ns(),
-    most: MOST,
+    most: MAX_SAMPLES,
     patience_ns: 3 * S,
 };
 
@@ -24,7 +24,7 @@ const fn counts(admitted: u64, refused: u64) -> Counts {
 fn track(answers: impl IntoIterator<Item = (u64, u64)>) -> Track {
     let mut track = Track::default();
     for (at_ns, admitted) in answers {
-        track.note(counts(admitted, 0), at_ns, &KEEP);
+        track.note(counts(admitted, 0), at_ns, &RETENTION);
     }
     track
 }
@@ -41,7 +41,7 @@ fn chart(track: &Track, scale: Scale, end_ns: u64, columns: u16) -> Vec<Option<f
 fn rates_are_differences_over_the_servers_clock() {
     let mut track = track([(S, 10)]);
     assert_eq!(track.rates(), None);
-    track.note(counts(30, 5), 3 * S, &KEEP);
+    track.note(counts(30, 5), 3 * S, &RETENTION);
     let rates = track.rates().expect("two polls");
     assert_eq!((rates.admitted, rates.refused), (10.0, 2.5));
 }
@@ -64,8 +64,8 @@ fn an_older_track_is_counted_over_the_time_of_a_younger_one() {
 fn decreasing_counters_begin_anew() {
     let mut track = track([(S, 10), (2 * S, 20), (3 * S, 3)]);
     assert_eq!(track.rates(), None);
-    track.note(counts(5, 0), 4 * S, &KEEP);
-    track.note(counts(7, 0), 5 * S, &KEEP);
+    track.note(counts(5, 0), 4 * S, &RETENTION);
+    track.note(counts(7, 0), 5 * S, &RETENTION);
     assert_eq!(track.rates().map(|rates| rates.admitted), Some(2.0));
     let chart = chart(&track, Scale::Minute, 5 * S, 60);
     assert_eq!(chart[55..], [None, Some(10.0), None, Some(2.0), Some(2.0)]);
@@ -92,15 +92,15 @@ fn a_series_has_one_minute_and_no_more() {
 #[test]
 fn rates_do_not_follow_the_gap_between_two_polls() {
     let mut steady = track((0..=100).map(|tenth| (tenth * S / 10, tenth)));
-    steady.note(counts(102, 0), 10 * S + S / 50, &KEEP);
+    steady.note(counts(102, 0), 10 * S + S / 50, &RETENTION);
     let rate = steady.rates().expect("ten seconds").admitted;
     assert!((9.9..10.3).contains(&rate), "{rate}");
     // A new bucket has no rate until enough time has passed.
     let mut track = track([(0, 0), (S / 50, 2)]);
     assert_eq!(track.rates(), None);
-    track.note(counts(10, 0), S, &KEEP);
+    track.note(counts(10, 0), S, &RETENTION);
     assert_eq!(track.rates(), None, "a burst of one second is no rate");
-    track.note(counts(10, 0), 2 * S, &KEEP);
+    track.note(counts(10, 0), 2 * S, &RETENTION);
     assert_eq!(track.rates().map(|rates| rates.admitted), Some(5.0));
 }
 
@@ -109,7 +109,7 @@ fn rates_do_not_follow_the_gap_between_two_polls() {
 #[test]
 fn a_long_gap_is_averaged() {
     let mut track = track([(0, 0), (S, 10)]);
-    track.note(counts(10, 30), 31 * S, &KEEP);
+    track.note(counts(10, 30), 31 * S, &RETENTION);
     let rates = track.rates().expect("a rate");
     assert_eq!((rates.admitted, rates.refused), (0.0, 1.0));
     let refused = |rates: &Option<Rates>| rates.map(|rates| rates.refused);
@@ -128,7 +128,7 @@ fn a_long_gap_is_averaged() {
 fn a_rate_stays_over_a_gap() {
     let mut track = track((0..=5).map(|second| (second * S, second * 7)));
     for second in [25, 26, 27] {
-        track.note(counts(second * 7, second), second * S, &KEEP);
+        track.note(counts(second * 7, second), second * S, &RETENTION);
         let rates = track.rates().expect("a rate");
         assert!((rates.admitted - 7.0).abs() < 1e-9, "{second}: {rates:?}");
     }
@@ -158,7 +158,7 @@ fn idle_time_is_one_sample() {
     let mut track = track((0..1_000).map(|second| (second * S, 7)));
     assert_eq!(format!("{track:?}").matches("Sample").count(), 1);
     assert_eq!(track.rates().map(|rates| rates.admitted), Some(0.0));
-    track.note(counts(27, 0), 1_000 * S, &KEEP);
+    track.note(counts(27, 0), 1_000 * S, &RETENTION);
     assert_eq!(track.rates().map(|rates| rates.admitted), Some(2.0));
     let minute = chart(&track, Scale::Minute, 1_000 * S, 60);
     assert_eq!(minute[58..], [Some(0.0), Some(20.0)]);
@@ -288,7 +288,7 @@ proptest! {
     ) {
         let mut track = Track::default();
         for (at_ns, admitted, refused) in answers {
-            track.note(counts(admitted, refused), at_ns, &KEEP);
+            track.note(counts(admitted, refused), at_ns, &RETENTION);
         }
         let all = track.series(columns).into_iter().chain(track.chart(Scale::Hour.span_ns(), end, columns));
         for rates in all.chain([track.rates()]).flatten() {
@@ -305,7 +305,7 @@ proptest! {
         for (step_ms, requests) in steps {
             at_ms += step_ms;
             all += requests;
-            track.note(counts(all, 0), at_ms * 1_000_000, &KEEP);
+            track.note(counts(all, 0), at_ms * 1_000_000, &RETENTION);
         }
         let end = at_ms * 1_000_000;
         let span = Scale::FiveMinutes.span_ns();

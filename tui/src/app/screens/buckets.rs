@@ -12,7 +12,7 @@ use ratatui::text::{Line, Span};
 use super::bucket::{Bucket, draw_row};
 use super::list;
 use super::view::{About, View};
-use crate::app::columns::{Column, Sort, Wishes, fitting};
+use crate::app::columns::{Column, ColumnNeeds, Sort, fitting};
 use crate::app::command::{Binding, Command as C, bind, c, tab};
 use crate::app::demand::Demand;
 use crate::app::filter::Filter;
@@ -270,7 +270,7 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     }
     let pen = &mut pen.part(list);
     let [body, edge] = list::beside_scroll_bar(pen.area);
-    let wishes = Wishes {
+    let wishes = ColumnNeeds {
         longest: data.longest,
         has_fleet: data.status.fleet.is_some(),
         has_ends: data.rows.iter().any(|row| End::of(state, row).is_some()),

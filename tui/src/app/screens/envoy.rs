@@ -11,7 +11,7 @@ use crate::app::layout::body_height;
 use crate::app::screen::Screen;
 use crate::app::state::{Data, State};
 use crate::draw::pen::Pen;
-use crate::draw::theme::{Look, Theme};
+use crate::draw::theme::{Appearance, Theme};
 use crate::draw::widgets;
 use crate::draw::words::{amount, percent, text, wrap};
 use loudou_words::num::{cells, fraction};
@@ -65,7 +65,7 @@ impl View for Envoy {
     /// screen.
     fn lines(&self, state: &State) -> usize {
         let all = state.data.as_ref().map_or(0, |data| {
-            lines(&Theme::of(&Look::default()), state, data).len()
+            lines(&Theme::of(&Appearance::default()), state, data).len()
         });
         let shown = usize::from(body_height(state.size));
         all.saturating_sub(shown).saturating_add(1)

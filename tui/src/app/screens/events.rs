@@ -14,7 +14,7 @@ use crate::app::state::{Mode, State};
 use crate::app::text_field::TextField;
 use crate::draw::pen::Pen;
 use crate::draw::theme::Theme;
-use crate::draw::widgets::{self, Wish};
+use crate::draw::widgets::{self, ColumnWidth};
 use crate::draw::words::{ago, amount, seen, text, width};
 use loudou_words::meaning::leased::{self, is_alarm};
 use loudou_words::num::cells;
@@ -149,10 +149,10 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     let widths = widgets::fit(
         list.width.saturating_sub(1),
         &[
-            Wish::fixed(0, 7),
-            Wish::growing(1, 8, kinds.clamp(8, 15), kinds.clamp(8, 30)),
-            Wish::growing(3, 6, 10, authors.clamp(10, 40)),
-            Wish::growing(2, 10, u16::MAX, u16::MAX),
+            ColumnWidth::fixed(0, 7),
+            ColumnWidth::growing(1, 8, kinds.clamp(8, 15), kinds.clamp(8, 30)),
+            ColumnWidth::growing(3, 6, 10, authors.clamp(10, 40)),
+            ColumnWidth::growing(2, 10, u16::MAX, u16::MAX),
         ],
     );
     let selected = state.selected(Screen::Events);

@@ -21,7 +21,7 @@ use crate::app::state::{Mode, State};
 use crate::app::text_field::TextField;
 use crate::draw::pen::Pen;
 use crate::draw::theme::Theme;
-use crate::draw::widgets::{self, Head, Wish};
+use crate::draw::widgets::{self, ColumnWidth, Head};
 use crate::draw::words::{amount, rate, safe, text, width as width_of};
 use crate::short_names::short_names;
 
@@ -258,25 +258,29 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
         widths.max().unwrap_or(0)
     };
     let (rule, key) = (widest(|id| &id.rule), widest(|id| &id.key));
-    let state_wish = Wish {
+    let state_wish = ColumnWidth {
         in_steps: true,
-        ..Wish::growing(5, 1, 10, 16)
+        ..ColumnWidth::growing(5, 1, 10, 16)
     };
     let mut wishes = vec![
         state_wish,
-        Wish::growing(3, 6, rule.clamp(6, 20), rule.max(6)),
-        Wish::growing(2, 10, key.clamp(10, 40), key.max(10)),
-        Wish::fixed(1, 11),
-        Wish::fixed(0, 11),
+        ColumnWidth::growing(3, 6, rule.clamp(6, 20), rule.max(6)),
+        ColumnWidth::growing(2, 10, key.clamp(10, 40), key.max(10)),
+        ColumnWidth::fixed(1, 11),
+        ColumnWidth::fixed(0, 11),
     ];
     let fixed = wishes.len();
     let mut widths = widgets::fit(
         body.width,
-        &[wishes.as_slice(), &vec![Wish::fixed(9, PART); names.len()]].concat(),
+        &[
+            wishes.as_slice(),
+            &vec![ColumnWidth::fixed(9, PART); names.len()],
+        ]
+        .concat(),
     );
     let has_parts = widths.iter().all(|width| *width > 0);
     if !has_parts {
-        wishes.push(Wish::growing(
+        wishes.push(ColumnWidth::growing(
             4,
             8,
             PART.saturating_mul(2),

@@ -20,7 +20,7 @@ use crate::app::screen::{Places, Screen};
 use crate::app::state::{Data, State};
 use crate::draw::pen::Pen;
 use crate::draw::theme::Theme;
-use crate::draw::widgets::{self, Wish, all};
+use crate::draw::widgets::{self, ColumnWidth, all};
 use crate::draw::words::{amount, percent, rate, text, width, wrap};
 
 static ABOUT: About = About {
@@ -153,14 +153,14 @@ fn table(pen: &mut Pen<'_>, state: &State, data: &Data, rules: Vec<(usize, &Rule
     let widths = widgets::fit(
         pen.area.width.saturating_sub(1),
         &[
-            Wish::growing(0, name.min(14), name.min(20), name),
-            Wish::fixed(2, 7),
-            Wish::fixed(1, 9),
-            Wish::fixed(4, refused),
-            Wish::fixed(6, 8),
-            Wish::fixed(5, 8),
-            Wish::growing(7, history, history, history.saturating_mul(3)),
-            Wish::growing(3, 12, limits.clamp(12, 60), limits.max(12)),
+            ColumnWidth::growing(0, name.min(14), name.min(20), name),
+            ColumnWidth::fixed(2, 7),
+            ColumnWidth::fixed(1, 9),
+            ColumnWidth::fixed(4, refused),
+            ColumnWidth::fixed(6, 8),
+            ColumnWidth::fixed(5, 8),
+            ColumnWidth::growing(7, history, history, history.saturating_mul(3)),
+            ColumnWidth::growing(3, 12, limits.clamp(12, 60), limits.max(12)),
         ],
     );
     let rows = rules.into_iter().map(|(number, rule)| {

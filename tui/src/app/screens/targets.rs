@@ -18,7 +18,7 @@ use crate::app::state::State;
 use crate::app::targets::TargetSummary;
 use crate::draw::pen::Pen;
 use crate::draw::theme::Theme;
-use crate::draw::widgets::{self, Wish};
+use crate::draw::widgets::{self, ColumnWidth};
 use crate::draw::words::{rate, safe, text, width as width_of};
 use crate::short_names::short_names;
 
@@ -104,11 +104,11 @@ const EACH: u16 = 10;
 /// Width of the marks before a name.
 const MARKS: u16 = 3;
 /// Minimum width of a name.
-const LEAST_NAME: u16 = 12;
+const MIN_NAME: u16 = 12;
 /// A body of at most this height has no gaps.
 const SMALL: u16 = 10;
 /// Minimum width of a banner to the right of the rates.
-const LEAST_BANNER: u16 = 24;
+const MIN_BANNER: u16 = 24;
 
 /// Draws the Envoys and their sums and, below them, the results of changes for all Envoys.
 fn draw(pen: &mut Pen<'_>, state: &State) {
@@ -204,7 +204,7 @@ fn places(width: u16, targets: &[TargetSummary]) -> (Vec<String>, Vec<u16>) {
         widths
             .max()
             .unwrap_or(0)
-            .max(LEAST_NAME)
+            .max(MIN_NAME)
             .saturating_add(MARKS)
     };
     let whole: Vec<String> = urls.iter().map(|url| (*url).to_owned()).collect();
@@ -218,10 +218,10 @@ fn places(width: u16, targets: &[TargetSummary]) -> (Vec<String>, Vec<u16>) {
     // The rates take precedence over the end of a long name, which takes precedence over the other
     // columns.
     let rates = (EACH + 1) * 2;
-    let wide = longest(&names).min(width.saturating_sub(rates).max(LEAST_NAME + MARKS));
+    let wide = longest(&names).min(width.saturating_sub(rates).max(MIN_NAME + MARKS));
     let wishes = COLUMNS.map(|(_, rank)| match rank {
-        0 => Wish::growing(0, wide, wide, u16::MAX),
-        rank => Wish::fixed(rank, EACH),
+        0 => ColumnWidth::growing(0, wide, wide, u16::MAX),
+        rank => ColumnWidth::fixed(rank, EACH),
     });
     let widths = widgets::fit(width, &wishes);
     (names, widths)
@@ -326,7 +326,7 @@ fn over(
         (behind_name.min(name), text(error, theme.bad))
     } else if let Some((banner, _)) = &target.banner {
         // If there is no room for both, the banner replaces the rates.
-        let has_room = row.width.saturating_sub(behind_rates) >= LEAST_BANNER;
+        let has_room = row.width.saturating_sub(behind_rates) >= MIN_BANNER;
         let x = if has_room { behind_rates } else { behind_name };
         (x, text(banner, theme.alarm))
     } else {

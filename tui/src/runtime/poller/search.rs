@@ -11,9 +11,9 @@ use loudou_client::{BucketsQuery, Client, ClientError, too_early};
 /// Time between the end of a search and its next start.
 const REST: Nanos = Nanos::from_secs(30);
 /// Maximum pause within a poll, because the rest of the poll is delayed by it.
-const LONGEST_PAUSE: Nanos = Nanos::from_millis(50);
+const MAX_PAUSE: Nanos = Nanos::from_millis(50);
 /// Maximum pause between polls, even if a server demands more.
-const LONGEST_WAIT: Nanos = Nanos::from_secs(10);
+const MAX_WAIT: Nanos = Nanos::from_secs(10);
 /// Maximum number of calls and maximum time in one poll, until a search has completed once. Later
 /// searches are limited by `CALM`.
 const FIRST: (usize, Nanos) = (24, Nanos::from_millis(100));
@@ -48,7 +48,7 @@ impl<'a> Searcher<'a> {
     /// Reads a page, or `None` if the server demands a pause that is too long for this poll.
     fn page(&mut self, query: &BucketsQuery) -> Result<Option<BucketsPage>, ClientError> {
         let wait = self.not_before.since(self.clock.now());
-        if wait > LONGEST_PAUSE {
+        if wait > MAX_PAUSE {
             return Ok(None);
         }
         pause(wait);
@@ -65,7 +65,7 @@ impl<'a> Searcher<'a> {
     }
 
     fn wait(&mut self, span: Nanos) {
-        let wait = span.min(LONGEST_WAIT);
+        let wait = span.min(MAX_WAIT);
         self.not_before = self.clock.now().saturating_add(wait);
     }
 }

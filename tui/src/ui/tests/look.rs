@@ -8,7 +8,7 @@ use crate::app::fixture::{state, type_keys};
 use crate::app::state::State;
 use crate::draw::pen::Spots;
 use crate::draw::theme::Depth;
-use crate::draw::theme::{Base, Look, Theme};
+use crate::draw::theme::{Appearance, Base, Theme};
 use crate::ui::view;
 
 /// Returns the clickable places of a frame.
@@ -29,7 +29,7 @@ fn themes() {
         ("light_16", Depth::Sixteen, Base::Light),
         ("dark_16", Depth::Sixteen, Base::Dark),
     ] {
-        let theme = Theme::of(&Look {
+        let theme = Theme::of(&Appearance {
             depth,
             ascii: false,
             base: Some(base),
