@@ -11,14 +11,14 @@ use loudou_tests::console::{self, Shell};
 use loudou_tests::load::load;
 use loudou_tests::paths::workspace_root;
 use loudou_tests::temp::TempDir;
-use loudou_tests::wasm::wasm_path;
+use loudou_tests::wasm::{native_path, wasm_path};
 use loudou_tests::{Envoy, Http, Request, Update, eventually, expect};
 use serde_json::{Value, json};
 
 use self::ads::Ads;
 use self::delivered::{
-    admin_listener, by_envoy_filter, by_envoy_gateway, by_istio, field, manifest, name, patch,
-    rules,
+    admin_listener, by_envoy_filter, by_envoy_gateway, by_istio, field, manifest,
+    module_by_envoy_gateway, name, patch, rules,
 };
 
 mod ads;
@@ -27,6 +27,7 @@ mod shared;
 
 const WASM: &str = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm";
 const RBAC: &str = "type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC";
+const FILTER_CONFIG: &str = "type.googleapis.com/envoy.config.route.v3.FilterConfig";
 /// Timeout of an update on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
 /// Token in the manifests.
@@ -45,7 +46,19 @@ fn listener(name: &str, filter: Option<&Value>, status: u16) -> Value {
         "@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router",
     } });
     let filters: Vec<&Value> = filter.into_iter().chain([&router]).collect();
-    let route = json!({ "match": { "prefix": "/" }, "direct_response": { "status": status } });
+    let mut route = json!({ "match": { "prefix": "/" }, "direct_response": { "status": status } });
+    // Envoy Gateway disables native modules for the listener, and enables them for their routes.
+    let disabled = filter.filter(|filter| filter.get("disabled").is_some_and(|it| it == true));
+    if let (Some(name), Some(fields)) = (
+        disabled.and_then(|filter| filter.get("name")?.as_str()),
+        route.as_object_mut(),
+    ) {
+        let enabled = json!({ "@type": FILTER_CONFIG, "config": {} });
+        fields.insert(
+            "typed_per_filter_config".to_owned(),
+            json!({ name: enabled }),
+        );
+    }
     let manager = json!({
         "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": name,
@@ -308,6 +321,21 @@ fn envoy_gateway_limits_and_is_edited() -> Result<()> {
     ads.stop()
 }
 
+/// The native module must do the same.
+#[test]
+fn envoy_gateway_runs_the_native_module() -> Result<()> {
+    let ads = Ads::start()?;
+    let policy = manifest("envoy-gateway/native/extension-policy.yaml")?;
+    let proxy = manifest("envoy-gateway/native/envoy-proxy.yaml")?;
+    let filter = module_by_envoy_gateway(&policy, &proxy, &native_path()?)?;
+    let envoy = start(&ads, &filter, None)?;
+    let counts = envoy.load(800, 16, |_| order())?;
+    ensure!(counts.of(200) >= 60 && counts.of(429) > 0, "{counts:?}");
+    embedded(&envoy, &policy)?;
+    envoy.stop()?;
+    ads.stop()
+}
+
 /// After Envoy has rejected an update of an extension, it also rejects a new listener with this
 /// extension until a valid update arrives. Existing listeners must keep their rules.
 #[test]
@@ -398,5 +426,7 @@ fn the_kinds_have_the_same_rules() -> Result<()> {
     let of = |path: &str| -> Result<Value> { Ok(rules(&mut manifest(path)?)?.clone()) };
     let plugin = of("istio/sidecar/wasm-plugin.yaml")?;
     ensure!(plugin == of("istio/traffic-extension/traffic-extension.yaml")?);
+    let policy = of("envoy-gateway/policy/extension-policy.yaml")?;
+    ensure!(policy == of("envoy-gateway/native/extension-policy.yaml")?);
     Ok(())
 }

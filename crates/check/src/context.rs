@@ -4,9 +4,8 @@
 use std::rc::Rc;
 
 use discovery::Discovered;
-use loudou_rules::config::{Path, Problem};
+use loudou_rules::config::Problem;
 use roles::Role;
-use serde_json::Value;
 use view::View;
 
 use crate::document::configuration::Object;
@@ -14,6 +13,7 @@ use crate::{Checked, Content, Report};
 
 mod discovery;
 mod envoy;
+mod gateway;
 mod istio;
 mod keys;
 mod roles;
@@ -85,57 +85,10 @@ fn of_object(view: &mut View<'_>, object: &Object) {
             envoy::in_wasm(view);
             istio::check(view, &object.path, kind);
         }
-        "EnvoyExtensionPolicy" => {
-            envoy::in_wasm(view);
-            check_gateway(view, &object.path);
-        }
+        "EnvoyExtensionPolicy" => gateway::check(view, &object.path),
         // The object patches only the rules. Another object defines the filter, so there is nothing
         // to check.
         _ if view.place.plugin.steps().is_empty() => {}
         _ => envoy::check(view),
     }
-}
-
-fn check_gateway(view: &mut View<'_>, object: &Path) {
-    let wasm = view.place.plugin.clone();
-    let open = wasm.field("failOpen");
-    if view.at(&open) == Some(&Value::Bool(true)) {
-        view.warning(
-            &open,
-            "if the module ever crashes or cannot be fetched, every request passes without limits",
-            "false",
-            Some("false"),
-        );
-    }
-    let code = wasm.field("code");
-    let kind = view.word(&code.field("type"), &["Image", "HTTP"]);
-    let field = if kind == Some("HTTP") {
-        "http"
-    } else {
-        "image"
-    };
-    let source = code.field(field);
-    let (url, sum) = (source.field("url"), source.field("sha256"));
-    view.checksum(&sum, "");
-    match view.text(&url) {
-        Some(_) => {}
-        None if view.at(&source).is_none() => {
-            let message = "the address of the module";
-            view.error(&source, message, "`{ url: … }`", None);
-        }
-        None => view.error(&url, "the address of the module", "", None),
-    }
-    if view.is_admin() && !has_section(view, object) {
-        view.misplaced_admin(
-            "`admin.at` beside the rules, or a listener of its own, by `sectionName`",
-        );
-    }
-}
-
-fn has_section(view: &View<'_>, object: &Path) -> bool {
-    let spec = object.field("spec");
-    let many = spec.field("targetRefs");
-    let many = (0..view.len(&many)).map(|index| many.index(index));
-    let mut targets = many.chain([spec.field("targetRef")]);
-    targets.any(|target| view.at(&target.field("sectionName")).is_some())
 }

@@ -56,6 +56,7 @@ pub(super) fn rules(manifest: &mut Value) -> Result<&mut Value> {
     let at = match text(manifest, "/kind")?.as_str() {
         "WasmPlugin" => "/spec/pluginConfig",
         "TrafficExtension" => "/spec/wasm/pluginConfig",
+        _ if manifest.pointer("/spec/dynamicModule").is_some() => "/spec/dynamicModule/0/config",
         "EnvoyExtensionPolicy" => "/spec/wasm/0/config",
         other => bail!("{other} has no rules"),
     };
@@ -152,6 +153,45 @@ pub(super) fn by_envoy_gateway(manifest: &Value, module: &Path) -> Result<Value>
                     "@type": "type.googleapis.com/google.protobuf.StringValue",
                     "value": field(wasm, "/config")?.to_string(),
                 },
+            },
+        },
+    }))
+}
+
+/// Returns the HTTP filter that Envoy Gateway generates from an `EnvoyExtensionPolicy` with a native module, which an
+/// `EnvoyProxy` registers.
+pub(super) fn module_by_envoy_gateway(
+    manifest: &Value,
+    proxy: &Value,
+    library: &Path,
+) -> Result<Value> {
+    let module = field(manifest, "/spec/dynamicModule/0")?;
+    let registered = field(proxy, "/spec/dynamicModules/0")?;
+    let mounted = text(registered, "/source/local/path")?;
+    if field(module, "/name")? != field(registered, "/name")? {
+        bail!("the policy names another module");
+    }
+    if Path::new(&mounted).file_name() != library.file_name() {
+        bail!("the image has another file than {mounted}");
+    }
+    let name = format!(
+        "envoyextensionpolicy/{}/{}/dynamicmodule/0",
+        text(manifest, "/metadata/namespace")?,
+        text(manifest, "/metadata/name")?
+    );
+    Ok(json!({
+        "name": format!("envoy.filters.http.dynamic_modules/{name}"),
+        "disabled": true,
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter",
+            "dynamic_module_config": {
+                "module": { "local": { "filename": library } },
+                "do_not_close": field(registered, "/doNotClose")?,
+            },
+            "filter_name": text(module, "/filterName")?,
+            "filter_config": {
+                "@type": "type.googleapis.com/google.protobuf.StringValue",
+                "value": field(module, "/config")?.to_string(),
             },
         },
     }))

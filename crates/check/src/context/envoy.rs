@@ -64,23 +64,38 @@ pub(super) fn is_module(view: &View<'_>, plugin: &Path) -> bool {
 /// Checks a native module.
 fn module(view: &mut View<'_>, plugin: &Path) {
     let open = view.envoy(plugin, &["dynamic_module_config", "do_not_close"]);
-    if view.at(&open) != Some(&Value::Bool(true)) {
+    stays_loaded(view, &open);
+    let name = view.envoy(plugin, &["filter_name"]);
+    role_name(view, &name);
+    in_module(view);
+}
+
+/// Checks the field that keeps a native module loaded.
+pub(super) fn stays_loaded(view: &mut View<'_>, path: &Path) {
+    if view.at(path) != Some(&Value::Bool(true)) {
         view.error(
-            &open,
+            path,
             "the buckets are in the module's memory, and its timer is a thread: Envoy must not unload it",
             "true",
             Some("true"),
         );
     }
-    let name = view.envoy(plugin, &["filter_name"]);
+}
+
+/// Checks the field that selects the role of a native module.
+pub(super) fn role_name(view: &mut View<'_>, path: &Path) {
     let wanted = if view.is_admin() {
         "loudou-admin"
     } else {
         "loudou"
     };
-    if view.text(&name) != Some(wanted) {
-        view.error(&name, "it selects the role", wanted, Some(wanted));
+    if view.text(path) != Some(wanted) {
+        view.error(path, "it selects the role", wanted, Some(wanted));
     }
+}
+
+/// Checks what a native module does not support.
+pub(super) fn in_module(view: &mut View<'_>) {
     let unsupported = view.content.map(config::unsupported_natively);
     view.inside.extend(unsupported.unwrap_or_default());
 }

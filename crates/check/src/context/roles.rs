@@ -9,6 +9,10 @@ use serde_json::Value;
 
 use super::envoy;
 use super::view::View;
+use crate::document::manifest;
+
+/// All native modules of a process share its memory, so they have this in place of a `vm_id`.
+const NATIVE: &str = "native module";
 
 /// Properties of a configuration that must agree with other configurations.
 pub(super) struct Role {
@@ -49,6 +53,9 @@ fn vm_id(view: &View<'_>) -> Option<String> {
     let object = view.place.object.as_ref();
     match object.map(|object| (object, object.kind.as_str())) {
         Some((_, "WasmPlugin" | "TrafficExtension")) => Some(String::new()),
+        Some((_, "EnvoyExtensionPolicy")) if manifest::is_gateway_module(plugin) => {
+            Some(NATIVE.to_owned())
+        }
         Some((object, "EnvoyExtensionPolicy")) => {
             let Some(Step::Index(index)) = plugin.steps().last() else {
                 return None;
@@ -60,8 +67,7 @@ fn vm_id(view: &View<'_>) -> Option<String> {
         }
         // The object patches only the rules, and another object sets the `vm_id`.
         _ if plugin.steps().is_empty() => None,
-        // All native modules of a process share its memory.
-        _ if envoy::is_module(view, plugin) => Some("native module".to_owned()),
+        _ if envoy::is_module(view, plugin) => Some(NATIVE.to_owned()),
         _ => {
             let path = view.envoy(plugin, &["vm_config", "vm_id"]);
             Some(view.text(&path).unwrap_or_default().to_owned())

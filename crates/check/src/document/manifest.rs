@@ -2,7 +2,7 @@
 //!
 //! All other objects are skipped, so the output of `kustomize build` can be read as it is.
 
-use loudou_rules::config::Path;
+use loudou_rules::config::{Path, Step};
 use serde_json::Value;
 
 use super::configuration::{Configuration, Object, Place};
@@ -13,6 +13,9 @@ use super::tree::{Document, Fault, Position};
 pub const ISTIO: &str = "extensions.istio.io";
 const ISTIO_NETWORK: &str = "networking.istio.io";
 const ENVOY_GATEWAY: &str = "gateway.envoyproxy.io";
+
+/// Field of an `EnvoyExtensionPolicy` that lists native modules.
+const GATEWAY_MODULES: &str = "dynamicModule";
 
 /// Kinds that can have a configuration, by group and kind.
 pub const KINDS: [(&str, &str); 5] = [
@@ -54,8 +57,8 @@ fn none(others: usize) -> String {
     let (last, first) = kinds.split_last().unwrap_or((&"", &[]));
     let others = match others {
         0 => String::new(),
-        1 => "; there is 1 other wasm filter".to_owned(),
-        n => format!("; there are {n} other wasm filters"),
+        1 => "; there is 1 other filter".to_owned(),
+        n => format!("; there are {n} other filters"),
     };
     format!(
         "no Loudou filter in these manifests: expected {} or {last} with `loudou` in the name or the address of \
@@ -113,9 +116,13 @@ fn of_object(search: &mut Search<'_>, object: &Object) {
     match object.kind.as_str() {
         "WasmPlugin" => plugin(search, object, &spec, "pluginConfig"),
         "TrafficExtension" => plugin(search, object, &spec.field("wasm"), "pluginConfig"),
-        "EnvoyExtensionPolicy" => each(search, &spec.field("wasm"), |search, path| {
-            plugin(search, object, path, "config");
-        }),
+        "EnvoyExtensionPolicy" => {
+            for list in ["wasm", GATEWAY_MODULES] {
+                each(search, &spec.field(list), |search, path| {
+                    plugin(search, object, path, "config");
+                });
+            }
+        }
         "EnvoyFilter" => each(search, &spec.field("configPatches"), |search, path| {
             patch(search, object, &path.field("patch"));
         }),
@@ -123,6 +130,12 @@ fn of_object(search: &mut Search<'_>, object: &Object) {
             patch(search, object, &path.field("operation"));
         }),
     }
+}
+
+/// Returns true if an `EnvoyExtensionPolicy` runs this plugin as a native module.
+pub fn is_gateway_module(plugin: &Path) -> bool {
+    let mut steps = plugin.steps().iter();
+    steps.any(|step| matches!(step, Step::Field(name) if name == GATEWAY_MODULES))
 }
 
 fn each(search: &mut Search<'_>, list: &Path, mut f: impl FnMut(&mut Search<'_>, &Path)) {
@@ -149,7 +162,7 @@ fn plugin(search: &mut Search<'_>, object: &Object, path: &Path, field: &str) {
     let content = fields.get(field).filter(|content| !content.is_null());
     let text = |name: &str| fields.get(name)?.as_str();
     let url = |kind: &str| fields.get("code")?.get(kind)?.get("url")?.as_str();
-    let names = ["name", "pluginName", "rootID", "url"].map(text);
+    let names = ["name", "pluginName", "rootID", "url", "filterName"].map(text);
     let urls = ["image", "http"].map(url);
     let mut names = names.into_iter().chain(urls).flatten();
     let is_ours = is_our_name(&object.name) || names.any(is_our_name);
@@ -177,7 +190,12 @@ fn plugin(search: &mut Search<'_>, object: &Object, path: &Path, field: &str) {
             search.keep(title, Err(fault(&inner, message)), place(inner));
         }
         None => {
-            let message = format!("no `{field}`: without rules, every request gets an error (500)");
+            let effect = if is_gateway_module(path) {
+                "Envoy refuses the listener"
+            } else {
+                "every request gets an error (500)"
+            };
+            let message = format!("no `{field}`: without rules, {effect}");
             search.keep(title, Err(fault(path, message)), place(path.clone()));
         }
     }

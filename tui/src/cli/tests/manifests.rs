@@ -145,7 +145,7 @@ fn manifests_without_loudou_are_an_error() {
     let plugin = "apiVersion: extensions.istio.io/v1alpha1\nkind: WasmPlugin\nmetadata: { name: a }\n\
         spec: { url: \"oci://x/headers:1\", pluginConfig: { a: 1 } }\n";
     assert_snapshot!(check(plugin, "").seen(), @r"
-    (standard input): error: no Loudou filter in these manifests: expected WasmPlugin, TrafficExtension, EnvoyFilter, EnvoyExtensionPolicy or EnvoyPatchPolicy with `loudou` in the name or the address of the module, or with rules in its configuration; there is 1 other wasm filter
+    (standard input): error: no Loudou filter in these manifests: expected WasmPlugin, TrafficExtension, EnvoyFilter, EnvoyExtensionPolicy or EnvoyPatchPolicy with `loudou` in the name or the address of the module, or with rules in its configuration; there is 1 other filter
     (standard input): 1 error
     --- exit code 1
     ");
