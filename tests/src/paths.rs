@@ -30,9 +30,9 @@ pub fn target_dir() -> PathBuf {
     workspace_root().join(name)
 }
 
-/// Returns the directory of the Envoy that `cargo xtask setup` installs.
-pub fn installed_envoy() -> PathBuf {
-    let version = Path::new("envoy").join(ENVOY_VERSION);
+/// Returns the path of an Envoy that `cargo xtask` installs.
+pub fn installed_envoy(version: &str) -> PathBuf {
+    let version = Path::new("envoy").join(version);
     target_dir().join(version).join("envoy/_bin/envoy")
 }
 
@@ -50,7 +50,7 @@ pub fn envoy_bin() -> Result<PathBuf> {
     if let Some(path) = found {
         return Ok(path);
     }
-    let installed = installed_envoy();
+    let installed = installed_envoy(ENVOY_VERSION);
     if installed.is_file() {
         return Ok(installed);
     }

@@ -49,10 +49,10 @@ const WITHOUT_ADMIN: Step = step!(
     "the filter without the admin API",
     filter::build_without_admin()
 );
-const NATIVE: Step = step!("the native module", filter::build_native());
+const NATIVE: Step = step!("the native module", crate::native::build());
 const TRAP_NATIVE: Step = step!(
     "the native module that can panic, for tests",
-    filter::build_trap_native()
+    crate::native::build_trap()
 );
 const LOUDOU: Step = step!("the loudou command", loudou());
 const RELAY: Step = step!("the relay", relay());
@@ -73,6 +73,11 @@ const END_TO_END: Step = step!("tests in a real Envoy", end_to_end());
 const END_TO_END_NATIVE: Step = step!(
     "tests in a real Envoy with the native module",
     native::end_to_end()
+);
+
+const END_TO_END_OLDEST: Step = step!(
+    "tests in the oldest Envoy that loads the native module",
+    native::end_to_end_in_oldest()
 );
 
 /// Runs the checks that a commit must pass. With `names`, runs only the tests that match a name.
@@ -106,7 +111,7 @@ pub(crate) fn ci(is_long: bool) -> Result<()> {
     } else {
         (FUZZ, SOAK, SOAK_NATIVE)
     };
-    steps(&[
+    let mut all: Vec<Step> = vec![
         step!("setup, with cargo-deny", setup::all()),
         step!("formatting", formatting()),
         step!("links in the documents", docs::check()),
@@ -135,7 +140,11 @@ pub(crate) fn ci(is_long: bool) -> Result<()> {
         BENCH,
         soak,
         soak_native,
-    ])
+    ];
+    if is_long {
+        all.push(END_TO_END_OLDEST);
+    }
+    steps(&all)
 }
 
 /// Builds the `loudou` command for use on this machine and returns its path.

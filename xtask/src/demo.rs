@@ -2,8 +2,8 @@
 //!
 //! It builds the filter and `loudou`, starts Envoy with an upstream and a dozen users, and opens
 //! the terminal app. Without a terminal it prints one table. With `--fleet` it starts three Envoys,
-//! which share each user's bucket through a relay and a Valkey. It stops every process that it
-//! started.
+//! which share each user's bucket through a relay and a Valkey. With `--native` Envoy runs the native
+//! module. It stops every process that it started.
 
 use std::io::IsTerminal as _;
 use std::path::Path;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use self::traffic::{Traffic, USERS};
 use crate::checks::{loudou as build_loudou, relay as build_relay};
-use crate::{filter, setup};
+use crate::{filter, native, setup};
 
 mod traffic;
 
@@ -35,17 +35,21 @@ const FLEET_TIMEOUT: &str = "100ms";
 const RELAY_TIMEOUT_MS: &str = "80";
 
 /// Runs the demo until the user leaves the terminal app, or until the table is printed.
-pub(crate) fn run(is_fleet: bool) -> Result<()> {
+pub(crate) fn run(is_fleet: bool, is_native: bool) -> Result<()> {
     println!("Loudou demo: building (the first time takes a few minutes)…");
     setup::run()?;
-    let wasm = filter::build()?;
+    let module = if is_native {
+        native::build()?
+    } else {
+        filter::build()?
+    };
     let loudou = build_loudou()?;
     let shared = is_fleet.then(Shared::start).transpose()?;
 
     println!("starting Envoy…");
     let upstream = Upstream::start()?;
     let config = configuration(shared.as_ref())?;
-    let config = config.upstream(upstream.address()).wasm(wasm);
+    let config = config.upstream(upstream.address()).wasm(module);
     let count = if is_fleet { FLEET } else { 1 };
     let envoys: Result<Vec<Envoy>> = (0..count).map(|_| Envoy::start(&config)).collect();
     let envoys = envoys?;

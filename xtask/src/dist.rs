@@ -1,6 +1,6 @@
 //! `cargo xtask dist`: builds a release in `target/dist`. It consists of static programs with their
-//! man pages, the wasm module, images, packages, checksums and a bill of materials, and a signature
-//! if there is a key.
+//! man pages, the wasm module, the native modules, images, packages, checksums and a bill of
+//! materials, and a signature if there is a key.
 //!
 //! Builds are reproducible: a commit produces identical bytes on any machine and in any folder,
 //! because no file contains a time, an owner or a path. `--check` builds again in a clone
@@ -127,6 +127,12 @@ fn make(root: &Path, out: &Path) -> Result<Made> {
     let pages = pages::of(&here)?;
     let mut archives = Vec::new();
     for (target, programs) in &built {
+        let module = programs::module(root, target)?;
+        files.push((
+            image_name("native", target.oci),
+            layout(&image::native_image(&module, target.oci))?,
+        ));
+        files.push((format!("libloudou-{VERSION}-{}.so", target.oci), module));
         let name = format!("loudou-{VERSION}-{}.tar.gz", target.triple);
         let archive = oci::gzip(&oci::tar_of(&archived(root, &name, programs, &pages)?)?)?;
         archives.push((*target, oci::digest(&archive)));

@@ -7,8 +7,7 @@ use std::{env, fs};
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::paths::workspace_root;
 use loudou_tests::wasm::{
-    built_data_wasm, built_native, built_trap_native, built_trap_wasm, built_wasm, check_fresh,
-    data_target_dir, trap_target_dir,
+    built_data_wasm, built_trap_wasm, built_wasm, check_fresh, data_target_dir, trap_target_dir,
 };
 use wasmparser::{Encoding, Import, Parser, Payload, TypeRef};
 
@@ -29,27 +28,6 @@ pub(crate) fn build_without_admin() -> Result<PathBuf> {
     compile.arg(data_target_dir());
     run(compile.env("LOUDOU_GIT", commit()))?;
     checked(built_data_wasm())
-}
-
-/// Builds the native module and returns its path.
-pub(crate) fn build_native() -> Result<PathBuf> {
-    let mut compile = cargo(&["build", "--package", "loudou-native", "--profile", "native"]);
-    run(compile.env("LOUDOU_GIT", commit()))?;
-    let path = built_native();
-    check_fresh(&path)?;
-    let kib = fs::metadata(&path)?.len().div_ceil(1024);
-    println!("{}: {kib} KiB", path.display());
-    Ok(path)
-}
-
-/// Builds the native module that panics on request, in a separate build directory.
-pub(crate) fn build_trap_native() -> Result<PathBuf> {
-    let mut compile = cargo(&["build", "--package", "loudou-native"]);
-    compile.args(["--features", "trap-for-tests", "--target-dir"]);
-    run(compile.arg(trap_target_dir()))?;
-    let path = built_trap_native();
-    check_fresh(&path)?;
-    Ok(path)
 }
 
 /// Checks a module's imports and prints its size.
@@ -117,7 +95,7 @@ pub(crate) fn commit() -> String {
     commit_of(&workspace_root())
 }
 
-fn commit_of(root: &Path) -> String {
+pub(crate) fn commit_of(root: &Path) -> String {
     let git = |arguments: &[&str]| {
         let output = Command::new("git")
             .args(arguments)

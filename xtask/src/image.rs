@@ -1,17 +1,18 @@
-//! `cargo xtask image`: writes the filter as an OCI image, which Istio and Envoy Gateway fetch.
+//! `cargo xtask image`: writes the filter as an OCI image, which Istio and Envoy Gateway fetch, or
+//! the native module as one, which Kubernetes mounts as a volume.
 //!
-//! The image has the variant that they call `compat`, which is one layer with the file
+//! The filter's image has the variant that they call `compat`, which is one layer with the file
 //! `plugin.wasm`. They cannot read the images that `wkg` pushes, in which the layer itself is the
-//! module.
+//! module. The native module's image has the file `libloudou.so`.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{env, fs};
 
 use anyhow::{Context as _, Result, bail};
 use loudou_tests::paths::target_dir;
 
-use crate::filter;
 use crate::oci::{File, Image};
+use crate::{filter, native};
 
 pub(crate) mod registry;
 
@@ -19,14 +20,24 @@ pub(crate) mod registry;
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Builds the module and writes its image. Prints the digest, and how to push the image.
-pub(crate) fn run(check: bool) -> Result<()> {
-    let (folder, digest) = build(&filter::build()?)?;
+pub(crate) fn run(check: bool, is_native: bool) -> Result<()> {
+    let (name, scheme, (folder, digest)) = if is_native {
+        let module = native::build()?;
+        let module = fs::read(&module).with_context(|| module.display().to_string())?;
+        (
+            "native",
+            "",
+            write("native", &native_image(&module, here()?))?,
+        )
+    } else {
+        ("filter", "oci://", build(&filter::build()?)?)
+    };
     let at = folder.display();
     println!("{at}: {digest}");
     println!(
-        "push it: skopeo copy oci:{at}:{VERSION} docker://registry.example.com/loudou/filter:{VERSION}"
+        "push it: skopeo copy oci:{at}:{VERSION} docker://registry.example.com/loudou/{name}:{VERSION}"
     );
-    println!("name it: oci://registry.example.com/loudou/filter@{digest}");
+    println!("name it: {scheme}registry.example.com/loudou/{name}@{digest}");
     if check && let Some(reason) = registry::check()? {
         bail!(reason);
     }
@@ -35,13 +46,47 @@ pub(crate) fn run(check: bool) -> Result<()> {
 
 /// Writes the image of a module in place of an earlier image. Returns its folder and digest.
 fn build(module: &Path) -> Result<(PathBuf, String)> {
-    let folder = target_dir().join("image/filter");
+    let module = fs::read(module).with_context(|| module.display().to_string())?;
+    write("filter", &image(&module))
+}
+
+/// Writes an image in place of an earlier image with this name. Returns its folder and digest.
+fn write(name: &str, image: &Image) -> Result<(PathBuf, String)> {
+    let folder = target_dir().join("image").join(name);
     if folder.exists() {
         fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
     }
-    let module = fs::read(module).with_context(|| module.display().to_string())?;
-    let digest = image(&module).write(&folder)?;
+    let digest = image.write(&folder)?;
     Ok((folder, digest))
+}
+
+/// Returns this machine's processor as images name it.
+fn here() -> Result<&'static str> {
+    match env::consts::ARCH {
+        "x86_64" => Ok("amd64"),
+        "aarch64" => Ok("arm64"),
+        other => bail!("no Envoy runs on {other}"),
+    }
+}
+
+/// Returns the image of a native module for a processor, which is mounted as a volume.
+pub(crate) fn native_image(module: &[u8], architecture: &'static str) -> Image {
+    Image {
+        tag: VERSION.to_owned(),
+        architecture,
+        os: "linux",
+        files: vec![File {
+            path: native::FILE.to_owned(),
+            bytes: module.to_vec(),
+            is_program: true,
+        }],
+        entrypoint: None,
+        annotations: vec![
+            ("org.opencontainers.image.licenses", "Apache-2.0".to_owned()),
+            ("org.opencontainers.image.title", "loudou-native".to_owned()),
+            ("org.opencontainers.image.version", VERSION.to_owned()),
+        ],
+    }
 }
 
 /// Returns the image of a module.

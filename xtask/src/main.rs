@@ -23,6 +23,7 @@ mod filter;
 mod fuzz;
 mod image;
 mod manifests;
+mod native;
 mod oci;
 mod pages;
 mod pictures;
@@ -60,15 +61,18 @@ enum Task {
         /// Leave out the admin API, which another Envoy answers: a fifth less to load
         #[arg(long, conflicts_with = "native")]
         without_admin: bool,
-        /// Build the native module for Envoy 1.40, target/native/libloudou.so
+        /// Build the native module for Envoy 1.39 and 1.40, target/native/libloudou.so
         #[arg(long)]
         native: bool,
     },
     /// Write the filter as an OCI image, for Istio and Envoy Gateway
     Image {
         /// Push it to a registry, pull it back, and run it in Envoy
-        #[arg(long)]
+        #[arg(long, conflicts_with = "native")]
         check: bool,
+        /// Write the native module of this machine's processor, for a volume of Kubernetes
+        #[arg(long)]
+        native: bool,
     },
     /// Build a release: programs, packages, images, checksums
     Dist(dist::Arguments),
@@ -77,6 +81,9 @@ enum Task {
         /// Start three Envoys that share each user's bucket, with a relay and a Valkey
         #[arg(long)]
         fleet: bool,
+        /// Run the native module in place of the Wasm filter
+        #[arg(long)]
+        native: bool,
     },
     /// Redraw the pictures in docs/reference/algorithms and docs/pictures
     Pictures,
@@ -148,9 +155,9 @@ fn main() -> ExitCode {
         Task::Build {
             native: true, trap, ..
         } => if trap {
-            filter::build_trap_native()
+            native::build_trap()
         } else {
-            filter::build_native()
+            native::build()
         }
         .map(drop),
         Task::Build { trap: true, .. } => filter::build_trap().map(drop),
@@ -160,10 +167,10 @@ fn main() -> ExitCode {
         } => filter::build_without_admin().map(drop),
         Task::Build { .. } => filter::build().map(drop),
         Task::Dist(arguments) => dist::run(&arguments),
-        Task::Image { check } => image::run(check),
+        Task::Image { check, native } => image::run(check, native),
         Task::Clients => checks::clients_alone(),
         Task::Pages => checks::pages_alone(),
-        Task::Demo { fleet } => demo::run(fleet),
+        Task::Demo { fleet, native } => demo::run(fleet, native),
         Task::Pictures => pictures::run_all(),
         Task::Update => update::run_all(),
         Task::Docs { check } => docs::run(check),

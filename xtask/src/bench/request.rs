@@ -23,7 +23,7 @@ use super::float;
 use super::parts::{NOWHERE, any_port, cluster, no_admin};
 use crate::command::{cargo, run};
 use crate::setup::WASM_TARGET;
-use crate::{filter, setup};
+use crate::{filter, native, setup};
 
 mod beside;
 mod report;
@@ -85,7 +85,7 @@ const LEAST: Size = Size {
 pub(super) fn run_all(quick: bool, wasm: Option<PathBuf>, other: Option<PathBuf>) -> Result<()> {
     setup::run()?;
     let loudou = wasm.map_or_else(filter::build, Ok)?;
-    let native = filter::build_native()?;
+    let native = native::build()?;
     let size = if quick { QUICK } else { FULL };
     measure(size, &modules(loudou, other, native)?).map(drop)
 }

@@ -1,12 +1,17 @@
-//! The end-to-end tests with the native module in place of the Wasm filter.
+//! The end-to-end tests with the native module in place of the Wasm filter, in the newest and in the
+//! oldest Envoy that can load it.
 //!
 //! Tests that are about a sandbox, and tests of programs that only read the admin API, run with the Wasm filter only.
 
-use anyhow::Result;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
 use loudou_tests::wasm::built_native;
 
 use super::set_programs;
 use crate::command::{cargo, run};
+use crate::{native, setup};
 
 /// Subjects whose tests depend on the host.
 const SUBJECTS: &[&str] = &[
@@ -69,8 +74,25 @@ const LEFT_OUT: &[&str] = &[
     "a_rollback_of_an_unused_configuration_keeps_the_edits",
 ];
 
-/// Runs the tests.
+/// Runs the tests in the Envoy of all tests.
 pub(super) fn end_to_end() -> Result<()> {
+    end_to_end_in(&loudou_tests::envoy_bin()?)
+}
+
+/// Runs the tests in the oldest Envoy that can load the module.
+pub(super) fn end_to_end_in_oldest() -> Result<()> {
+    end_to_end_in(&setup::oldest_native_envoy()?)
+}
+
+fn end_to_end_in(envoy: &Path) -> Result<()> {
+    let program = fs::read(envoy).with_context(|| envoy.display().to_string())?;
+    let missing = native::missing(&program)?;
+    ensure!(
+        missing.is_empty(),
+        "{} lacks functions that the module may call: {}",
+        envoy.display(),
+        missing.join(", ")
+    );
     let mut test = cargo(&[
         "test",
         "--package",
@@ -80,7 +102,8 @@ pub(super) fn end_to_end() -> Result<()> {
         "--no-fail-fast",
     ]);
     set_programs(&mut test)?;
-    test.env("LOUDOU_WASM", built_native())
+    test.env("ENVOY_BIN", envoy)
+        .env("LOUDOU_WASM", built_native())
         .arg("--")
         .args(SUBJECTS);
     for name in LEFT_OUT {

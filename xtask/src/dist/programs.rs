@@ -9,6 +9,8 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::command::run;
 use crate::oci::File;
+use crate::setup::zig::Zig;
+use crate::{filter, native};
 
 /// A kind of machine that a release supports.
 #[derive(Debug)]
@@ -69,6 +71,8 @@ pub(super) fn targets() -> Result<()> {
     let mut rustup = Command::new("rustup");
     rustup.args(["target", "add"]);
     rustup.args(TARGETS.iter().map(|target| target.triple));
+    // The native module is loaded by an Envoy that has a C library.
+    rustup.args(TARGETS.map(|target| target.triple.replace("musl", "gnu")));
     run(&mut rustup).context("the targets of a release come from rustup (https://rustup.rs)")
 }
 
@@ -95,17 +99,51 @@ pub(super) fn build(root: &Path, target: &Target) -> Result<Vec<Program>> {
     let read = |(_, name): (_, &'static str)| {
         let path = folder.join(name);
         let bytes = fs::read(&path).with_context(|| path.display().to_string())?;
-        for kept in [sources(), root.to_path_buf()] {
-            let kept = kept.display().to_string();
-            ensure!(
-                !has(&bytes, &kept),
-                "{}: has the path {kept}",
-                path.display()
-            );
-        }
+        has_no_paths(root, &path, &bytes)?;
         Ok(Program { name, bytes })
     };
     names.into_iter().map(read).collect()
+}
+
+/// Minor version of the C library that the native module of a release needs.
+const GLIBC: u32 = 28;
+
+/// Builds the native module for a target's processor from the sources in `root`. Zig links it,
+/// because it has the libraries of both processors, and of old systems.
+pub(super) fn module(root: &Path, target: &Target) -> Result<Vec<u8>> {
+    let triple = target.triple.replace("musl", "gnu");
+    let mut build = Zig::find_or_install()?.cargo_build();
+    build.current_dir(root);
+    build.args(["--package", "loudou-native", "--profile", "native"]);
+    build.args(["--locked", "--target", &format!("{triple}.2.{GLIBC}")]);
+    build.arg("--target-dir").arg(directory(root));
+    // Cargo separates these flags by this character, because paths may have spaces.
+    build.env(
+        "CARGO_ENCODED_RUSTFLAGS",
+        without_paths(root).join("\u{1f}"),
+    );
+    run(build.env("LOUDOU_GIT", filter::commit_of(root)))?;
+    let path = directory(root)
+        .join(triple)
+        .join("native")
+        .join(native::FILE);
+    let module = fs::read(&path).with_context(|| path.display().to_string())?;
+    native::check(&module, GLIBC).with_context(|| path.display().to_string())?;
+    has_no_paths(root, &path, &module)?;
+    Ok(module)
+}
+
+/// Fails if a program contains a path of this machine.
+fn has_no_paths(root: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
+    for kept in [sources(), root.to_path_buf()] {
+        let kept = kept.display().to_string();
+        ensure!(
+            !has(bytes, &kept),
+            "{}: has the path {kept}",
+            path.display()
+        );
+    }
+    Ok(())
 }
 
 /// Returns the built command line that can run on this machine.
@@ -129,17 +167,22 @@ const STATIC: &[&str] = &[
     "-Ctarget-feature=+crt-static",
 ];
 
+/// Returns flags that replace this machine's paths in a program.
+fn without_paths(root: &Path) -> [String; 2] {
+    [
+        format!("--remap-path-prefix={}=crates", sources().display()),
+        format!("--remap-path-prefix={}=.", root.display()),
+    ]
+}
+
 /// Returns a Cargo command with flags for a target that keep this machine's paths out of the
 /// program.
 fn cargo_in(root: &Path, triple: &str, flags: &[&str]) -> Command {
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut cargo = Command::new(program);
     cargo.current_dir(root);
-    let prefixes = [
-        format!("--remap-path-prefix={}=crates", sources().display()),
-        format!("--remap-path-prefix={}=.", root.display()),
-    ];
-    let flags = flags.iter().map(|flag| (*flag).to_owned()).chain(prefixes);
+    let flags = flags.iter().map(|flag| (*flag).to_owned());
+    let flags = flags.chain(without_paths(root));
     let flags: Vec<String> = flags.map(|flag| format!("{flag:?}")).collect();
     let config = format!("target.{triple}.rustflags=[{}]", flags.join(","));
     // All `--config` flags come before the sub-command, because Cargo ignores them if another one
