@@ -20,7 +20,7 @@ use crate::config::{Config, EDIT_TOKEN};
 use crate::http::{Http, Request};
 use crate::load::{Counts, load};
 use crate::paths::{envoy_bin, workspace_root};
-use crate::process::{Group, Guarded};
+use crate::process::{Group, Guarded, threads};
 use crate::temp::TempDir;
 use crate::wasm::wasm_path;
 
@@ -154,7 +154,8 @@ impl Envoy {
                 .ask("/ready")
                 .is_ok_and(|text| text.trim() == "LIVE")
                 .then_some(()))
-        })?;
+        })
+        .with_context(|| threads(envoy.pid()))?;
         (envoy.data, envoy.admin) = eventually(START, "the data and admin listeners", || {
             envoy.check_alive()?;
             envoy.check_not_rejected()?;

@@ -5,7 +5,9 @@
 //! the process dies for any reason, the pipe closes and the shell kills the child. This needs no
 //! unsafe code.
 
+use std::fs;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
@@ -103,6 +105,22 @@ pub fn signal(pid: u32, name: &str) -> Result<()> {
     Ok(())
 }
 
+/// Returns the name, state and system call of each thread of a process, on Linux. This shows why a
+/// process hangs.
+pub fn threads(pid: u32) -> String {
+    let of = |folder: &Path, name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"));
+    let lines = tasks.into_iter().flatten().flatten().map(|task| {
+        let folder = task.path();
+        let status = of(&folder, "status");
+        let state = status.lines().find(|line| line.starts_with("State:"));
+        let name = of(&folder, "comm");
+        let (state, call) = (state.unwrap_or_default(), of(&folder, "syscall"));
+        format!("  {}: {state}, {}\n", name.trim(), call.trim())
+    });
+    format!("threads of process {pid}:\n{}", lines.collect::<String>())
+}
+
 /// Kills a process and waits for its end. An error means that the process has already ended.
 fn end(child: &mut Child) {
     drop(child.kill());
@@ -116,6 +134,15 @@ mod tests {
 
     use super::*;
     use crate::clock::eventually;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn threads_are_named_with_their_state() -> Result<()> {
+        let sleep = Guarded::spawn("sleep", Command::new("sleep").arg("60"), Group::Own)?;
+        let seen = threads(sleep.pid());
+        ensure!(seen.contains("  sleep: State:\t"), "{seen}");
+        Ok(())
+    }
 
     fn gone(pid: &str) -> Result<()> {
         let status = PathBuf::from(format!("/proc/{pid}/stat"));
