@@ -19,9 +19,10 @@ use programs::{Program, TARGETS, Target};
 use crate::command::run as run_command;
 use crate::image::VERSION;
 use crate::oci::{File, Image};
-use crate::{filter, image, oci};
+use crate::{filter, image, native, oci};
 
 mod deb;
+mod installers;
 mod pages;
 mod programs;
 mod sbom;
@@ -36,6 +37,13 @@ pub(crate) struct Arguments {
     /// Sign the checksums with this key: ECDSA P-256 in PEM, without a passphrase
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
+    /// Address of the releases, which the installers contain
+    #[arg(
+        long,
+        value_name = "URL",
+        default_value = "https://example.com/loudou/releases"
+    )]
+    releases: String,
     /// Write here instead of target/dist
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -54,7 +62,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         committed()?;
     }
     programs::targets()?;
-    let made = make(&workspace_root(), &out)?;
+    let made = make(&workspace_root(), &out, &arguments.releases)?;
     if let Some(key) = &arguments.key {
         signature::sign(&out.join(SUMS), key)?;
     }
@@ -63,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     in_an_empty_root(&out)?;
     if arguments.check {
-        again(&made)?;
+        again(&made, &arguments.releases)?;
     }
     println!("{}: {} files", out.display(), made.len());
     Ok(())
@@ -78,7 +86,7 @@ fn replaceable(out: &Path) -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => true,
         Err(error) => return Err(error).context(out.display().to_string()),
     };
-    let is_release = out.join(SUMS).is_file() && out.join(FILE).is_file();
+    let is_release = out.join(SUMS).is_file() && out.join(installers::FORMULA).is_file();
     ensure!(
         is_empty || is_release,
         "{}: has files that are no release; name an empty folder, or remove it",
@@ -107,7 +115,7 @@ fn committed() -> Result<()> {
 type Made = BTreeMap<String, String>;
 
 /// Writes all release files for the sources in `root`, in place of earlier files.
-fn make(root: &Path, out: &Path) -> Result<Made> {
+fn make(root: &Path, out: &Path, releases: &str) -> Result<Made> {
     if out.exists() {
         fs::remove_dir_all(out).with_context(|| out.display().to_string())?;
     }
@@ -127,12 +135,17 @@ fn make(root: &Path, out: &Path) -> Result<Made> {
     let pages = pages::of(&here)?;
     let mut archives = Vec::new();
     for (target, programs) in &built {
-        let module = programs::module(root, target)?;
+        let library = programs::module(root, target)?;
         files.push((
             image_name("native", target.oci),
-            layout(&image::native_image(&module, target.oci))?,
+            layout(&image::native_image(&library, target.oci))?,
         ));
-        files.push((format!("libloudou-{VERSION}-{}.so", target.oci), module));
+        let modules = [("loudou_filter.wasm", &module), (native::FILE, &library)];
+        let modules = modules.map(|(name, bytes)| File {
+            path: name.to_owned(),
+            bytes: bytes.clone(),
+            is_program: false,
+        });
         let name = format!("loudou-{VERSION}-{}.tar.gz", target.triple);
         let archive = oci::gzip(&oci::tar_of(&archived(root, &name, programs, &pages)?)?)?;
         archives.push((*target, oci::digest(&archive)));
@@ -140,11 +153,14 @@ fn make(root: &Path, out: &Path) -> Result<Made> {
         let package = deb::package(root, target, programs, &pages)?;
         files.push((format!("loudou_{VERSION}_{}.deb", target.debian), package));
         for program in programs {
-            let image = image_of(target, program);
+            let image = image_of(target, program, &modules);
             files.push((image_name(program.name, target.oci), layout(&image)?));
         }
+        files.push((format!("libloudou-{VERSION}-{}.so", target.oci), library));
     }
-    files.push((FILE.to_owned(), text(&archives).into_bytes()));
+    for (name, text) in installers::all(releases, &archives) {
+        files.push((name.to_owned(), text.into_bytes()));
+    }
     files.push((
         format!("loudou-{VERSION}.cdx.json"),
         sbom::text(root)?.into_bytes(),
@@ -188,13 +204,18 @@ fn archived(root: &Path, name: &str, programs: &[Program], pages: &[File]) -> Re
     Ok(files)
 }
 
-/// Returns an image that contains only a program.
-fn image_of(target: &Target, program: &Program) -> Image {
+/// Returns the image of a program. The image of `loudou` also has the modules, so that the image of
+/// a proxy can copy them.
+fn image_of(target: &Target, program: &Program, modules: &[File]) -> Image {
+    let mut files = vec![program.file("")];
+    if program.name == "loudou" {
+        files.extend_from_slice(modules);
+    }
     Image {
         tag: VERSION.to_owned(),
         architecture: target.oci,
         os: "linux",
-        files: vec![program.file("")],
+        files,
         entrypoint: Some(format!("/{}", program.name)),
         annotations: vec![
             ("org.opencontainers.image.licenses", "Apache-2.0".to_owned()),
@@ -274,14 +295,14 @@ fn in_an_empty_root(out: &Path) -> Result<()> {
 
 /// Builds the committed sources again, in a clone in another folder with separate build
 /// directories, and compares the results.
-fn again(made: &Made) -> Result<()> {
+fn again(made: &Made, releases: &str) -> Result<()> {
     let dir = TempDir::new("dist-again")?;
     let clone = dir.path().join("elsewhere");
     let mut git = Command::new("git");
     git.args(["clone", "--quiet", "--local"])
         .arg(workspace_root());
     run_command(git.arg(&clone))?;
-    let other = make(&clone, &dir.path().join("out"))?;
+    let other = make(&clone, &dir.path().join("out"), releases)?;
     for (name, digest) in made {
         if other.get(name) != Some(digest) {
             bail!(
@@ -296,48 +317,6 @@ fn again(made: &Made) -> Result<()> {
     Ok(())
 }
 
-// A Homebrew formula for Linux, with the archives and their digests.
-
-/// File name of the formula in a release.
-const FILE: &str = "loudou.rb";
-
-/// Address of the releases. The publisher must replace it.
-const RELEASES: &str = "https://example.com/loudou/releases";
-
-/// Returns the formula for archives with these digests.
-fn text(archives: &[(&Target, String)]) -> String {
-    let mut text = format!(
-        "class Loudou < Formula\n  \
-           desc \"Watch and edit the limits that Loudou enforces inside Envoy\"\n  \
-           homepage \"https://example.com/loudou\"\n  \
-           version \"{VERSION}\"\n  \
-           license \"Apache-2.0\"\n\n  \
-           depends_on :linux\n"
-    );
-    for (target, digest) in archives {
-        let on = if target.oci == "amd64" {
-            "on_intel"
-        } else {
-            "on_arm"
-        };
-        let (triple, digest) = (target.triple, digest.replace("sha256:", ""));
-        text.extend([format!(
-            "\n  {on} do\n    \
-               url \"{RELEASES}/v{VERSION}/loudou-{VERSION}-{triple}.tar.gz\"\n    \
-               sha256 \"{digest}\"\n  \
-             end\n"
-        )]);
-    }
-    text.push_str(
-        "\n  def install\n    bin.install Dir[\"bin/*\"]\n    man1.install Dir[\"share/man/man1/*\"]\n    \
-           bash_completion.install \"share/bash-completion/completions/loudou\"\n    \
-           fish_completion.install \"share/fish/vendor_completions.d/loudou.fish\"\n    \
-           zsh_completion.install \"share/zsh/site-functions/_loudou\"\n  end\n\n  \
-           test do\n    assert_match version.to_s, shell_output(\"#{bin}/loudou --version\")\n  end\nend\n",
-    );
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -350,7 +329,7 @@ mod tests {
         fs::write(dir.path().join("thesis.txt"), "").expect("written");
         let error = replaceable(dir.path()).expect_err("something else");
         assert!(error.to_string().contains("no release"), "{error}");
-        for name in [SUMS, FILE] {
+        for name in [SUMS, installers::FORMULA] {
             fs::write(dir.path().join(name), "").expect("written");
         }
         replaceable(dir.path()).expect("a release");
