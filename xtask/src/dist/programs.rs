@@ -19,9 +19,6 @@ pub(super) struct Target {
     /// Names that other systems use for its architecture.
     pub(super) oci: &'static str,
     pub(super) debian: &'static str,
-    /// True if the relay can be built. Its cryptography needs a C compiler, which exists only for
-    /// this machine's own processor.
-    has_relay: bool,
 }
 
 /// All kinds of machines.
@@ -30,13 +27,11 @@ pub(super) const TARGETS: [Target; 2] = [
         triple: "x86_64-unknown-linux-musl",
         oci: "amd64",
         debian: "amd64",
-        has_relay: true,
     },
     Target {
         triple: "aarch64-unknown-linux-musl",
         oci: "arm64",
         debian: "arm64",
-        has_relay: false,
     },
 ];
 
@@ -76,52 +71,34 @@ pub(super) fn targets() -> Result<()> {
     run(&mut rustup).context("the targets of a release come from rustup (https://rustup.rs)")
 }
 
+const NAMES: [&str; 2] = ["loudou", "loudou-relay"];
+
 /// Builds the programs for a target from the sources in `root`.
 pub(super) fn build(root: &Path, target: &Target) -> Result<Vec<Program>> {
-    let mut names = vec![("loudou", "loudou")];
-    if target.has_relay {
-        names.push(("loudou-relay", "loudou-relay"));
+    let mut build = cargo_in(root, target.triple)?;
+    build.arg("--release");
+    for name in NAMES {
+        build.args(["--package", name]);
     }
-    let mut build = cargo_in(root, target.triple, STATIC);
-    build.args(["build", "--release", "--locked", "--target", target.triple]);
-    build.arg("--target-dir").arg(directory(root));
-    for (package, _) in &names {
-        build.args(["--package", package]);
-    }
-    // The C code in the relay's cryptography needs no C library.
-    build.env("CC_x86_64_unknown_linux_musl", "cc");
-    build.env(
-        "CFLAGS_x86_64_unknown_linux_musl",
-        format!("-ffile-prefix-map={}=crates", sources().display()),
-    );
     run(&mut build)?;
     let folder = folder(root, target);
-    let read = |(_, name): (_, &'static str)| {
+    let read = |name: &'static str| {
         let path = folder.join(name);
         let bytes = fs::read(&path).with_context(|| path.display().to_string())?;
         has_no_paths(root, &path, &bytes)?;
         Ok(Program { name, bytes })
     };
-    names.into_iter().map(read).collect()
+    NAMES.map(read).into_iter().collect()
 }
 
 /// Minor version of the C library that the native module of a release needs.
 const GLIBC: u32 = 28;
 
-/// Builds the native module for a target's processor from the sources in `root`. Zig links it,
-/// because it has the libraries of both processors, and of old systems.
+/// Builds the native module for a target's processor from the sources in `root`.
 pub(super) fn module(root: &Path, target: &Target) -> Result<Vec<u8>> {
     let triple = target.triple.replace("musl", "gnu");
-    let mut build = Zig::find_or_install()?.cargo_build();
-    build.current_dir(root);
+    let mut build = cargo_in(root, &format!("{triple}.2.{GLIBC}"))?;
     build.args(["--package", "loudou-native", "--profile", "native"]);
-    build.args(["--locked", "--target", &format!("{triple}.2.{GLIBC}")]);
-    build.arg("--target-dir").arg(directory(root));
-    // Cargo separates these flags by this character, because paths may have spaces.
-    build.env(
-        "CARGO_ENCODED_RUSTFLAGS",
-        without_paths(root).join("\u{1f}"),
-    );
     run(build.env("LOUDOU_GIT", filter::commit_of(root)))?;
     let path = directory(root)
         .join(triple)
@@ -160,44 +137,23 @@ fn directory(root: &Path) -> PathBuf {
     root.join("target/dist-build")
 }
 
-/// Linker flags that need neither a C compiler nor a system library.
-const STATIC: &[&str] = &[
-    "-Clinker=rust-lld",
-    "-Clink-self-contained=yes",
-    "-Ctarget-feature=+crt-static",
-];
-
-/// Returns flags that replace this machine's paths in a program.
-fn without_paths(root: &Path) -> [String; 2] {
-    [
-        format!("--remap-path-prefix={}=crates", sources().display()),
-        format!("--remap-path-prefix={}=.", root.display()),
-    ]
-}
-
-/// Returns a Cargo command with flags for a target that keep this machine's paths out of the
-/// program.
-fn cargo_in(root: &Path, triple: &str, flags: &[&str]) -> Command {
-    let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut cargo = Command::new(program);
+/// Returns a command that builds for a target, as Cargo names it, and keeps this machine's paths out
+/// of the result. Zig is its linker and C compiler, because it has the libraries of all targets.
+fn cargo_in(root: &Path, target: &str) -> Result<Command> {
+    let mut cargo = Zig::find_or_install()?.cargo_build();
     cargo.current_dir(root);
-    let flags = flags.iter().map(|flag| (*flag).to_owned());
-    let flags = flags.chain(without_paths(root));
-    let flags: Vec<String> = flags.map(|flag| format!("{flag:?}")).collect();
-    let config = format!("target.{triple}.rustflags=[{}]", flags.join(","));
-    // All `--config` flags come before the sub-command, because Cargo ignores them if another one
-    // follows it.
-    cargo.args([
-        "--config",
-        &config,
-        "--config",
-        "profile.release.strip=true",
-    ]);
-    // These variables would replace the flags above.
-    for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"] {
-        cargo.env_remove(name);
-    }
-    cargo
+    cargo.args(["--locked", "--target", target, "--target-dir"]);
+    cargo.arg(directory(root));
+    cargo.args(["--config", "profile.release.strip=true"]);
+    let (sources, root) = (sources(), root.display());
+    let sources = sources.display();
+    // Cargo separates these flags by this character, because paths may have spaces.
+    let flags = format!("--remap-path-prefix={sources}=crates\u{1f}--remap-path-prefix={root}=.");
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags);
+    cargo.env("CFLAGS", format!("-ffile-prefix-map={sources}=crates"));
+    // It would add its flags to the ones above.
+    cargo.env_remove("RUSTFLAGS");
+    Ok(cargo)
 }
 
 /// Returns true if a program contains this text.
@@ -217,29 +173,6 @@ fn sources() -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn flags_of_a_release_are_before_the_sub_command() {
-        let root = Path::new("/here");
-        let mut build = cargo_in(root, "x86_64-unknown-linux-musl", STATIC);
-        build.arg("build");
-        let words: Vec<_> = build
-            .get_args()
-            .map(|word| word.to_string_lossy())
-            .collect();
-        assert_eq!(words[words.len() - 1], "build");
-        assert!(
-            words[1]
-                .starts_with("target.x86_64-unknown-linux-musl.rustflags=[\"-Clinker=rust-lld\"")
-        );
-        assert!(
-            words[1].contains("\"--remap-path-prefix=/here=.\""),
-            "{}",
-            words[1]
-        );
-        let mut names = build.get_envs().filter(|(_, value)| value.is_none());
-        assert!(names.any(|(name, _)| name == "RUSTFLAGS"));
-    }
 
     #[test]
     fn a_path_in_a_program_is_found() {
