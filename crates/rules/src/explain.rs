@@ -130,10 +130,10 @@ pub fn explain(
         clock,
         outcome: &outcome,
     };
-    let explained = rules.iter().enumerate();
-    let explained = explained.map(|(index, active)| explainer.rule(index, active));
+    let each = rules.iter().enumerate();
+    let each = each.map(|(index, active)| explainer.rule(index, active));
     Explanation {
-        rules: explained.collect(),
+        rules: each.collect(),
         outcome,
     }
 }
