@@ -111,6 +111,7 @@ extern crate alloc;
 pub mod algorithm;
 pub mod ban;
 pub mod bounds;
+pub mod calendar;
 pub mod convert;
 pub mod decimal;
 pub mod decision;

@@ -1,0 +1,283 @@
+//! Calendar windows: the day, week, month or year of a time zone that contains an instant.
+//!
+//! A window begins when the clocks of its zone first reach midnight of its first day. If clocks are
+//! put forward over midnight, this is the instant of the change. If they show midnight twice, it is
+//! the first time. So windows follow each other without a gap, and every instant is in exactly one
+//! window, also while clocks that were put back show the previous day again.
+//!
+//! Dates are those of the proleptic Gregorian calendar, as whole days since 1970. The work for one
+//! window is bounded: a few dates, each with the changes of four years.
+
+use alloc::format;
+use alloc::string::String;
+
+use crate::time::Nanos;
+
+mod zone;
+
+pub use zone::{MAX_ZONE, ZONE_FORM, Zone};
+
+/// Seconds of a day without a change of the clocks.
+const DAY: i64 = 86_400;
+/// Names of the days of a week in rule files.
+pub const WEEKDAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
+
+/// Unit of the calendar, and its first day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Period {
+    /// A day.
+    Day,
+    /// A week.
+    Week {
+        /// Its first day: 0 for Monday to 6 for Sunday.
+        weekday: u8,
+    },
+    /// A month.
+    Month {
+        /// Its first day. A month without this day begins on its last day.
+        day: u8,
+    },
+    /// A year.
+    Year {
+        /// Month in which it begins, from 1.
+        month: u8,
+        /// Its first day in this month, or the last day of the month if the month is shorter.
+        day: u8,
+    },
+}
+
+impl Period {
+    /// Names in rule files.
+    pub const NAMES: [&'static str; 4] = ["day", "week", "month", "year"];
+
+    /// Returns the period's name in rule files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Day => "day",
+            Self::Week { .. } => "week",
+            Self::Month { .. } => "month",
+            Self::Year { .. } => "year",
+        }
+    }
+
+    /// Returns the period of this name that begins on the first day of its calendar unit.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "day" => Some(Self::Day),
+            "week" => Some(Self::Week { weekday: 0 }),
+            "month" => Some(Self::Month { day: 1 }),
+            "year" => Some(Self::Year { month: 1, day: 1 }),
+            _ => None,
+        }
+    }
+
+    /// Returns the length of the longest period in a zone whose clocks do not change.
+    pub const fn longest(self) -> Nanos {
+        Nanos::from_secs(match self {
+            Self::Day => 86_400,
+            Self::Week { .. } => 7 * 86_400,
+            Self::Month { .. } => 31 * 86_400,
+            Self::Year { .. } => 366 * 86_400,
+        })
+    }
+
+    /// Returns the number of the last period that has begun on `day`.
+    fn index(self, day: i64) -> i64 {
+        let index = match self {
+            Self::Day => day,
+            Self::Week { .. } => day.saturating_sub(self.first_day(0)).div_euclid(7),
+            Self::Month { .. } => {
+                let (year, month) = month_of(day);
+                year.saturating_mul(12).saturating_add(month)
+            }
+            Self::Year { .. } => year_of(day),
+        };
+        // In a month or year before its first day, the previous period still runs.
+        if self.first_day(index) > day {
+            index.saturating_sub(1)
+        } else {
+            index
+        }
+    }
+
+    /// Returns the first day of the period with this number.
+    fn first_day(self, index: i64) -> i64 {
+        match self {
+            Self::Day => index,
+            // 1970-01-01 was a Thursday, so day -3 was a Monday.
+            Self::Week { weekday } => index
+                .saturating_mul(7)
+                .saturating_add(i64::from(weekday))
+                .saturating_sub(3),
+            Self::Month { day } => day_of(index.div_euclid(12), index.rem_euclid(12), day),
+            Self::Year { month, day } => day_of(index, i64::from(month).saturating_sub(1), day),
+        }
+    }
+}
+
+/// One window: its first second, and the first second of the next window, since the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// First second of the window.
+    pub start: i64,
+    /// First second after the window.
+    pub end: i64,
+}
+
+impl Span {
+    /// Returns the length of the window.
+    pub fn length(self) -> Nanos {
+        seconds(self.end.saturating_sub(self.start))
+    }
+
+    /// Returns the end of the window, since the Unix epoch.
+    pub fn end(self) -> Nanos {
+        seconds(self.end)
+    }
+}
+
+fn seconds(seconds: i64) -> Nanos {
+    Nanos::from_secs(u64::try_from(seconds).unwrap_or(0))
+}
+
+/// The windows of one period in one zone.
+///
+/// ```
+/// use loudou_limiter::Nanos;
+/// use loudou_limiter::calendar::{Calendar, Period, Zone};
+///
+/// let berlin = Zone::parse("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
+/// let days = Calendar::new(Period::Day, berlin);
+/// // Noon of 2024-03-31, when Berlin's clocks were put forward.
+/// let day = days.span(Nanos::from_secs(1_711_879_200));
+/// assert_eq!(day.length(), Nanos::from_secs(23 * 3_600));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Calendar {
+    period: Period,
+    zone: Zone,
+}
+
+impl Calendar {
+    /// Creates the windows of `period` in `zone`.
+    pub const fn new(period: Period, zone: Zone) -> Self {
+        Self { period, zone }
+    }
+
+    /// Returns the period.
+    pub const fn period(&self) -> Period {
+        self.period
+    }
+
+    /// Returns the time zone.
+    pub const fn zone(&self) -> &Zone {
+        &self.zone
+    }
+
+    /// Returns a length that no window exceeds.
+    pub fn longest(&self) -> Nanos {
+        let (least, most) = self.zone.offsets();
+        let change = seconds(most.saturating_sub(least));
+        self.period.longest().saturating_add(change)
+    }
+
+    /// Returns the window that contains a time of the wall clock.
+    pub fn span(&self, wall: Nanos) -> Span {
+        let now = i64::try_from(wall.get() / 1_000_000_000).unwrap_or(i64::MAX);
+        let (_, most) = self.zone.offsets();
+        // No clock of the zone can have shown a later day by now.
+        let mut index = self.period.index(now.saturating_add(most).div_euclid(DAY));
+        // Offsets differ by at most 50 hours, so this day began at most three days ago.
+        for _ in 0..4 {
+            if self.begin(index) > now {
+                index = index.saturating_sub(1);
+            }
+        }
+        Span {
+            start: self.begin(index),
+            end: self.begin(index.saturating_add(1)),
+        }
+    }
+
+    /// Returns the first second of the period with this number.
+    fn begin(&self, index: i64) -> i64 {
+        let midnight = self.period.first_day(index).saturating_mul(DAY);
+        self.zone.first_at(midnight)
+    }
+
+    /// Returns the local date and time of an instant, such as `2024-02-29 00:00`.
+    pub fn local(&self, instant: i64) -> String {
+        let local = instant.saturating_add(self.zone.offset(instant));
+        let (day, second) = (local.div_euclid(DAY), local.rem_euclid(DAY));
+        let (year, month) = month_of(day);
+        let of_month = day.saturating_sub(day_of(year, month, 1));
+        format!(
+            "{year:04}-{:02}-{:02} {:02}:{:02}",
+            month.saturating_add(1),
+            of_month.saturating_add(1),
+            second / 3_600,
+            second / 60 % 60
+        )
+    }
+}
+
+/// Returns the number of days from 1970-01-01 to January 1 of a year.
+fn year_start(year: i64) -> i64 {
+    let before = year.saturating_sub(1);
+    before
+        .saturating_mul(365)
+        .saturating_add(before.div_euclid(4))
+        .saturating_sub(before.div_euclid(100))
+        .saturating_add(before.div_euclid(400))
+        // Days from 0001-01-01 to 1970-01-01.
+        .saturating_sub(719_162)
+}
+
+fn is_leap(year: i64) -> bool {
+    year.rem_euclid(4) == 0 && (year.rem_euclid(100) != 0 || year.rem_euclid(400) == 0)
+}
+
+/// Returns the number of days in a month, counted from 0.
+fn days_in(year: i64, month: i64) -> i64 {
+    match month {
+        1 if is_leap(year) => 29,
+        1 => 28,
+        3 | 5 | 8 | 10 => 30,
+        _ => 31,
+    }
+}
+
+/// Returns the year of a day.
+fn year_of(day: i64) -> i64 {
+    // 400 years have 146 097 days. The estimate is at most one year wrong.
+    let estimate = day
+        .saturating_mul(400)
+        .div_euclid(146_097)
+        .saturating_add(1_970);
+    if year_start(estimate) > day {
+        estimate.saturating_sub(1)
+    } else if year_start(estimate.saturating_add(1)) <= day {
+        estimate.saturating_add(1)
+    } else {
+        estimate
+    }
+}
+
+/// Returns the year and the month of a day. Months count from 0.
+fn month_of(day: i64) -> (i64, i64) {
+    let year = year_of(day);
+    let later = (1..12).rev().find(|month| day_of(year, *month, 1) <= day);
+    (year, later.unwrap_or(0))
+}
+
+/// Returns a day of a month, counted from 0, or its last day if it is shorter.
+fn day_of(year: i64, month: i64, day: u8) -> i64 {
+    let before = (0..month).fold(year_start(year), |days, month| {
+        days.saturating_add(days_in(year, month))
+    });
+    let of_month = i64::from(day).min(days_in(year, month));
+    before.saturating_add(of_month).saturating_sub(1)
+}
+
+#[cfg(test)]
+mod tests;
