@@ -232,3 +232,75 @@ fn clock_windows_end_together() -> Result<()> {
     }
     envoy.stop()
 }
+
+/// Returns the month and the day of the month, both from 1, of a day since 1970.
+fn date(mut day: u64) -> (u64, u64) {
+    let mut year = 1970;
+    loop {
+        let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+        let february = if is_leap { 29 } else { 28 };
+        for (month, days) in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
+            .into_iter()
+            .enumerate()
+        {
+            if day < days {
+                return (month as u64 + 1, day + 1);
+            }
+            day -= days;
+        }
+        year += 1;
+    }
+}
+
+/// The headers announce the length of the present window, and its end on the clocks of the zone.
+#[test]
+fn a_calendar_window_ends_with_the_month_of_its_zone() -> Result<()> {
+    const DAY: u64 = 86_400;
+    // The zone is nine hours ahead of UTC.
+    const AHEAD: u64 = 9 * 3_600;
+    // 1970-01-01 was a Thursday.
+    let is_saturday = |day: u64| (day + 3) % 7 == 5;
+    let is_first = |day: u64| date(day).1 == 1;
+    let is_october = |day: u64| date(day) == (10, 6);
+    let periods: [(&str, Value, &dyn Fn(u64) -> bool); 3] = [
+        ("week", json!({ "weekday": "sat" }), &is_saturday),
+        ("month", json!({ "day": 1 }), &is_first),
+        ("year", json!({ "month": 10, "day": 6 }), &is_october),
+    ];
+    let rule = |(name, starts, _): &(&str, Value, _)| {
+        json!({
+            "name": name,
+            "match": { "path": { "exact": format!("/{name}") } },
+            "key": [],
+            "limits": [{
+                "name": "quota", "algorithm": "fixed_window", "capacity": 2,
+                "window": name, "zone": "JST-9", "starts": starts,
+            }],
+            "respond": { "ratelimit_headers": "draft11" },
+        })
+    };
+    let envoy = Envoy::start(&Config::new(periods.iter().map(rule).collect()))?;
+    let mut http = envoy.data();
+    for (name, _, is_start) in &periods {
+        let before = wall()?.as_secs();
+        let answer = http.get(&format!("/{name}"))?;
+        let after = wall()?.as_secs();
+        // Both headers that would be right at a second.
+        let at = |second: u64| {
+            let today = (second + AHEAD) / DAY;
+            let next = (today + 1..).find(|day| is_start(*day)).context("a next")?;
+            let start = (0..=today)
+                .rev()
+                .find(|day| is_start(*day))
+                .context("a start")?;
+            let left = next * DAY - AHEAD - second;
+            let policy = format!("\"{name}.quota\";q=2;w={}", (next - start) * DAY);
+            anyhow::Ok((policy, format!("\"{name}.quota\";r=1;t={left}")))
+        };
+        let header = |name: &str| answer.header(name).unwrap_or_default().to_owned();
+        let got = (header("ratelimit-policy"), header("ratelimit"));
+        let right: Vec<_> = (before..=after).map(at).collect::<Result<_>>()?;
+        ensure!(right.contains(&got), "{name}: {got:?}, not {right:?}");
+    }
+    envoy.stop()
+}

@@ -129,9 +129,13 @@ impl Algorithm {
         self.meter().rate()
     }
 
-    /// Returns the time in which the rate frees the whole capacity, rounded up. Response headers
-    /// report this time as the window of a quota.
-    pub fn quota_time(&self) -> Option<Nanos> {
+    /// Returns the time in which the rate frees the whole capacity, rounded up. For a calendar
+    /// window, this is the length of the window that contains the wall clock time `wall`. Response
+    /// headers report this time as the window of a quota.
+    pub fn quota_time(&self, wall: Nanos) -> Option<Nanos> {
+        if let Self::FixedWindow(window) = self {
+            return Some(window.window_at(wall));
+        }
         Some(drain_time(self.capacity(), self.rate()?))
     }
 

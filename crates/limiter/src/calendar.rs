@@ -11,6 +11,9 @@
 use alloc::format;
 use alloc::string::String;
 
+use serde::ser::SerializeStruct as _;
+use serde::{Serialize, Serializer};
+
 use crate::time::Nanos;
 
 mod zone;
@@ -112,6 +115,26 @@ impl Period {
             Self::Month { day } => day_of(index.div_euclid(12), index.rem_euclid(12), day),
             Self::Year { month, day } => day_of(index, i64::from(month).saturating_sub(1), day),
         }
+    }
+}
+
+impl Serialize for Period {
+    /// Writes the field `starts` of a rule file. A day has none.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Period", 2)?;
+        match self {
+            Self::Day => {}
+            Self::Week { weekday } => {
+                let name = WEEKDAYS.get(usize::from(*weekday)).unwrap_or(&"mon");
+                fields.serialize_field("weekday", name)?;
+            }
+            Self::Month { day } => fields.serialize_field("day", day)?,
+            Self::Year { month, day } => {
+                fields.serialize_field("month", month)?;
+                fields.serialize_field("day", day)?;
+            }
+        }
+        fields.end()
     }
 }
 

@@ -53,9 +53,11 @@ pub fn same(field: &Field, one: &str, two: &str) -> bool {
     }
     match field.form {
         Form::Rate => Rate::parse(one).is_some_and(|rate| Rate::parse(two) == Some(rate)),
-        Form::Duration(..) => Nanos::parse(one).is_some_and(|span| Nanos::parse(two) == Some(span)),
         Form::Decimal(..) => Decimal::parse(one).is_some_and(|n| Decimal::parse(two) == Some(n)),
         Form::Integer(..) => one.parse::<u64>().is_ok_and(|n| two.parse() == Ok(n)),
+        form if form.duration().is_some() => {
+            Nanos::parse(one).is_some_and(|span| Nanos::parse(two) == Some(span))
+        }
         _ => false,
     }
 }

@@ -492,14 +492,14 @@ impl Active {
         // A plain request passes at once and takes only tokens. Most requests are plain and need
         // none of the steps below.
         let mut is_plain;
-        let (outcome, bytes) = loop {
+        let (outcome, bytes, clock) = loop {
             let clock = self.clock(host, now);
             let (outcome, bytes) = self.evaluate(host, clock, incoming);
             is_plain = incoming.fleet.is_none()
                 && self.report_detail == ReportDetail::Nothing
                 && outcome.is_plain();
             if is_plain || again == 0 || !outcome.rules.iter().any(is_outdated) {
-                break (outcome, bytes);
+                break (outcome, bytes, clock);
             }
             self.take_back(host, &outcome, clock);
             let refreshed = self.refresh(host, file, now);
@@ -524,10 +524,10 @@ impl Active {
         let verdict = if let Some(refused) = outcome.refusal() {
             self.store_metrics.not_held(host, refused.not_held);
             explain::log(host, [refused], now);
-            Verdict::Refuse(Refusal::new(refused, now).reply(host))
+            Verdict::Refuse(Refusal::new(refused, clock).reply(host))
         } else {
             let due = outcome.due().unwrap_or(now);
-            let mut headers = of_admitted(&outcome);
+            let mut headers = of_admitted(&outcome, clock.wall);
             if self.report_detail == ReportDetail::Decision {
                 headers.extend(explain::explain(host, &outcome, now, due));
             }

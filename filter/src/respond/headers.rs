@@ -1,7 +1,8 @@
 //! The rate-limit headers of responses.
 //!
 //! They follow draft-ietf-httpapi-ratelimit-headers-11. A limit is the policy `<rule>.<limit>` with
-//! its capacity as the quota `q`. The window `w` is the time in which its rate yields that quota.
+//! its capacity as the quota `q`. The window `w` is the time in which its rate yields that quota, or
+//! the length of the calendar's present window.
 //! `t` is the time until more of the quota is available than now, for admitted and refused requests
 //! alike. It is absent if it depends on the end of other requests. The legacy headers are
 //! `X-RateLimit-*` for the tightest limit, with `t` as their reset, in seconds from now. The clients of
@@ -22,8 +23,8 @@ pub(super) fn policy_name(rule: &Rule, limit: &Limit) -> String {
     text(&[&rule.name, ".", limit.name()])
 }
 
-/// Appends a rule's `RateLimit-Policy` items, an item for each limit.
-fn push_policies(list: &mut String, rule: &Rule, limits: &Limits) {
+/// Appends a rule's `RateLimit-Policy` items at a time of the wall clock, an item for each limit.
+fn push_policies(list: &mut String, rule: &Rule, limits: &Limits, wall: Nanos) {
     for limit in limits {
         let algorithm = limit.algorithm();
         let quota = Digits::of(algorithm.capacity());
@@ -32,7 +33,7 @@ fn push_policies(list: &mut String, rule: &Rule, limits: &Limits) {
             out,
             &["\"", &rule.name, ".", limit.name(), "\";q=", quota.as_str()],
         );
-        if let Some(window) = algorithm.quota_time() {
+        if let Some(window) = algorithm.quota_time(wall) {
             let window = Digits::of(window.secs_ceil().max(1));
             push(out, &[";w=", window.as_str()]);
         }
@@ -78,12 +79,12 @@ pub(super) fn reported<'a>(
     ))
 }
 
-/// Returns the response headers of an admitted request.
-pub(crate) fn of_admitted(outcome: &Outcome) -> Headers {
+/// Returns the response headers of a request that was admitted at a time of the wall clock.
+pub(crate) fn of_admitted(outcome: &Outcome, wall: Nanos) -> Headers {
     let mut headers = RateLimitHeaders::default();
     for one in &outcome.rules {
         if let (true, Answer::Decided(decision)) = (one.is_enforced(), &one.answer) {
-            headers.add(one, decision);
+            headers.add(one, decision, wall);
         }
     }
     headers.finish()
@@ -110,13 +111,14 @@ struct Tightest<'a> {
 }
 
 impl<'a> RateLimitHeaders<'a> {
-    /// Adds the headers of a rule's decision, if its configuration asks for headers.
-    pub(super) fn add(&mut self, outcome: &RuleOutcome, answer: &'a BucketDecision) {
+    /// Adds the headers of a rule's decision at a time of the wall clock, if its configuration asks
+    /// for headers.
+    pub(super) fn add(&mut self, outcome: &RuleOutcome, answer: &'a BucketDecision, wall: Nanos) {
         let rule = outcome.active.rule();
         let wanted = rule.respond.ratelimit_headers;
         if wanted.draft11(answer.is_refused()) {
             let limits = outcome.limits();
-            push_policies(&mut self.policies, rule, limits);
+            push_policies(&mut self.policies, rule, limits, wall);
             push_state(&mut self.states, rule, limits, answer);
         }
         if wanted.legacy()

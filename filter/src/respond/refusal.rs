@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::mem;
 
-use loudou_limiter::{Ban, BucketDecision, Nanos};
+use loudou_limiter::{Ban, BucketDecision, Clock, Nanos};
 use loudou_rules::evaluate::{Answer, RuleOutcome};
 use loudou_rules::joined::joined;
 use loudou_rules::patience::NotHeld;
@@ -60,12 +60,12 @@ pub(crate) struct Refusal<'a> {
 }
 
 impl<'a> Refusal<'a> {
-    /// Creates the refusal by a rule at `now`.
-    pub(crate) fn new(outcome: &'a RuleOutcome, now: Nanos) -> Self {
+    /// Creates the refusal by a rule at `clock`.
+    pub(crate) fn new(outcome: &'a RuleOutcome, clock: Clock) -> Self {
         let rule = outcome.active.rule();
         match &outcome.answer {
-            Answer::Decided(decision) => Self::over_limit(outcome, decision, now),
-            Answer::Banned(ban) => Self::banned(rule, *ban, now),
+            Answer::Decided(decision) => Self::over_limit(outcome, decision, clock),
+            Answer::Banned(ban) => Self::banned(rule, *ban, clock.now),
             Answer::KeyMissing | Answer::Skipped | Answer::Unlimited => Self::key_missing(rule),
             Answer::ValueTooLong => Self::value_too_long(rule),
             Answer::KeyAmbiguous => Self::key_ambiguous(rule),
@@ -74,10 +74,10 @@ impl<'a> Refusal<'a> {
         }
     }
 
-    fn over_limit(outcome: &'a RuleOutcome, answer: &BucketDecision, now: Nanos) -> Self {
+    fn over_limit(outcome: &'a RuleOutcome, answer: &BucketDecision, clock: Clock) -> Self {
         let (rule, limits) = (outcome.active.rule(), outcome.limits());
         let mut headers = RateLimitHeaders::default();
-        headers.add(outcome, answer);
+        headers.add(outcome, answer, clock.wall);
         let mut headers = headers.finish();
         let refusing = || {
             let both = limits.iter().zip(answer.decisions());
@@ -86,7 +86,7 @@ impl<'a> Refusal<'a> {
         let violated: Vec<String> = refusing()
             .map(|(limit, _)| policy_name(rule, limit))
             .collect();
-        let wait = Wait::of(refusing()).longer_by(rule.respond.retry_after_jitter, now);
+        let wait = Wait::of(refusing()).longer_by(rule.respond.retry_after_jitter, clock.now);
         headers.extend(wait.header());
         let mut detail = text(&["over the limit of ", &joined(&violated, " and "), ": "]);
         match wait {

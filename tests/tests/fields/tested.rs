@@ -327,6 +327,17 @@ pub(super) const TESTED: &[(&str, &str, &[&str])] = &[
         ],
     ),
     (
+        "algorithms.rs",
+        "a_calendar_window_ends_with_the_month_of_its_zone",
+        &[
+            "limits.fixed_window.zone",
+            "limits.fixed_window.starts",
+            "limits.fixed_window.starts.day",
+            "limits.fixed_window.starts.month",
+            "limits.fixed_window.starts.weekday",
+        ],
+    ),
+    (
         "retry.rs",
         "a_token_bucket_in_lumps_keeps_its_retry_after",
         &["limits.token_bucket.refill"],

@@ -268,6 +268,8 @@ fn hint(field: &Field) -> String {
             (Some(default), _) if field.value().is_empty() => return format!("default: {default}"),
             (_, config::Form::Rate) => "such as 30/60s, 10/s",
             (_, config::Form::Duration(..)) => "such as 250ms, 60s, 5m",
+            (_, config::Form::Or(_)) if about.name == "window" => "such as 60s, 1d, month",
+            (_, config::Form::Object(_)) if about.name == "starts" => r#"such as {"day": 15}"#,
             _ => "",
         },
         Kind::Sourced(..) | Kind::Mode => "",

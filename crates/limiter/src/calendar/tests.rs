@@ -97,6 +97,11 @@ fn a_midnight_that_does_not_exist_is_the_instant_of_the_change() {
     assert_eq!(days.local(day.start), "2024-04-26 01:00");
     assert_eq!(day.start, utc(2024, 4, 25, 22));
     assert_eq!(day.length(), Nanos::from_secs(23 * 3_600));
+    // Clocks are put forward from 23:30 to 0:30.
+    let early = calendar(Period::Day, "AAA0BBB,M3.5.0/-0:30,M10.5.0");
+    let day = span(&early, utc(2024, 3, 31, 12));
+    assert_eq!(early.local(day.start), "2024-03-31 00:30");
+    assert_eq!(day.start, utc(2024, 3, 30, 23) + 1_800);
     // In October, Thursday ends an hour later: its last hour passes twice.
     let thursday = span(&days, utc(2024, 10, 31, 12));
     assert_eq!(thursday.length(), Nanos::from_secs(25 * 3_600));

@@ -136,7 +136,7 @@ impl Zone {
     }
 
     /// Returns the seconds by which its clocks are ahead of UTC at an instant.
-    pub(super) fn offset(&self, instant: i64) -> i64 {
+    pub fn offset(&self, instant: i64) -> i64 {
         let Some(summer) = self.summer else {
             return self.standard;
         };

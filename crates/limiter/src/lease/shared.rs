@@ -51,6 +51,8 @@ pub enum Unfit {
     MaxWait,
     /// Windows begin with a request, because `align` is `first`.
     Align,
+    /// Windows belong to a calendar. The engine computes with windows of one length.
+    Calendar,
     /// The engine cannot compute with the period or window: a lump or window is shorter than
     /// [`ENGINE_CLOCK`], or it is longer than [`MAX_ODD_PERIOD`] and not a multiple of
     /// [`ENGINE_CLOCK`].

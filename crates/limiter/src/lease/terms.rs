@@ -69,6 +69,10 @@ impl fmt::Display for NotShared {
                 f,
                 "the windows of a `{algorithm}` of a fleet lie on the clock; set `align: clock`"
             ),
+            Unfit::Calendar => write!(
+                f,
+                "the windows of a `{algorithm}` of a fleet have one length; let `window` be a duration"
+            ),
         }
     }
 }

@@ -33,6 +33,7 @@ pub fn fields_markdown() -> String {
         out.extend([format!("\n### {name}\n\n{doc}{alias}\n\n{HEAD}")]);
         for field in limits::fields(name) {
             row(field, field.name, &mut out);
+            below(field.form, field.name, &[], &mut out);
         }
     }
     out.push_str("\n### Numbers that come with each request\n");

@@ -209,6 +209,11 @@ fn of_limit(limit: &Limit, at: &Path) -> Option<Problem> {
             ": its windows begin at another time in each Envoy",
             "clock with scope: fleet",
         ),
+        Unfit::Calendar => (
+            "window",
+            ": the engine's windows all have one length",
+            "a duration with scope: fleet, such as 1d with align: clock",
+        ),
     };
     let value = written(limit).get(field).cloned().unwrap_or_default();
     let message = format!("a fleet cannot share the limit `{name}`{why}");

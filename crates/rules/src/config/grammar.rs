@@ -5,6 +5,7 @@
 
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use crate::joined::joined;
 use loudou_limiter::bounds::{MAX_AMOUNT, MAX_PERIOD};
@@ -299,7 +300,33 @@ impl Form {
             Self::List(_) => "a list".to_string(),
             Self::Object(object) => format!("an object with {}", joined(object.names, ", ")),
             Self::Map(_) | Self::Defined(_) => "an object".to_string(),
-            Self::Or(_) | Self::OneOf(_) | Self::Null => String::new(),
+            Self::Or(any) => {
+                let each = any.iter().map(|one| one.form.allowed());
+                let each: Vec<String> = each.filter(|words| !words.is_empty()).collect();
+                joined(&each, "; or ")
+            }
+            Self::OneOf(_) | Self::Null => String::new(),
+        }
+    }
+
+    /// Returns the bounds of a duration, if this form allows one.
+    pub fn duration(self) -> Option<[Nanos; 2]> {
+        match self {
+            Self::Duration(bounds) => Some(*bounds),
+            Self::Or(any) => any.iter().find_map(|one| one.form.duration()),
+            _ => None,
+        }
+    }
+
+    /// Returns the allowed words.
+    pub fn words(self) -> &'static [&'static str] {
+        match self {
+            Self::Word(words) => words,
+            Self::Or(any) => {
+                let mut words = any.iter().map(|one| one.form.words());
+                words.find(|words| !words.is_empty()).unwrap_or(&[])
+            }
+            _ => &[],
         }
     }
 }

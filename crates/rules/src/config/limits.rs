@@ -23,7 +23,7 @@ mod numbers;
 mod phrase;
 mod shaping;
 pub(super) mod sources;
-mod windows;
+pub(super) mod windows;
 
 pub(super) use numbers::{Numbers, duration};
 #[cfg(feature = "words")]

@@ -320,7 +320,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
 
     /// Returns the index of the word in the list. Envoy reads a bare `off` in YAML as false, so
     /// false counts as `off`.
-    fn which(&self, names: &[&str], report: &mut Report) -> Option<usize> {
+    pub(crate) fn which(&self, names: &[&str], report: &mut Report) -> Option<usize> {
         let found = match self.value {
             Value::Bool(false) => Some("off"),
             value => value.as_str(),

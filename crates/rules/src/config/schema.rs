@@ -67,6 +67,11 @@ const DEFINITIONS: [&[Field]; 2] = [
             "A rate whose amount comes with each request.",
         ),
         Field::required(
+            "starts",
+            Form::Object(&limits::windows::STARTS),
+            "The first day of a week, month or year.",
+        ),
+        Field::required(
             "limits",
             Form::List(&limits::LIMITS),
             "One to eight limits in one bucket.",

@@ -291,7 +291,7 @@ fn usage(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Usage> {
         "metadata" => Usage::Metadata(metadata_path(&value, report)?),
         "response_header" => Usage::ResponseHeader(name(&value, Named::Header, report)?),
         "response_bytes" => Usage::ResponseBytes(value.integer_of(RESPONSE_BYTES, report)?),
-        "duration" => Usage::Duration(duration(&value, DURATION, report)?),
+        "duration" => Usage::Duration(duration(&value, Form::Duration(&DURATION), report)?),
         _ => Usage::Status(status(&value, report)),
     })
 }

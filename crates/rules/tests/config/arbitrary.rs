@@ -90,6 +90,16 @@ const WORDS: &[&str] = &[
     "slot_capacity",
     "count_refused",
     "1h",
+    "day",
+    "week",
+    "month",
+    "year",
+    "zone",
+    "+09:00",
+    "CET-1CEST,M3.5.0,M10.5.0/3",
+    "starts",
+    "weekday",
+    "mon",
     "leaky_queue",
     "smooth_bursty",
     "smooth_warmup",
@@ -197,6 +207,10 @@ fn nearly_right() -> impl Strategy<Value = Value> {
                     },
                     {
                         "algorithm": "fixed_window", "capacity": 5, "window": "1d", "align": "clock"
+                    },
+                    {
+                        "name": "monthly", "algorithm": "fixed_window", "capacity": 5,
+                        "window": "month", "zone": "UTC", "starts": { "day": 15 }
                     },
                     {
                         "algorithm": "sliding_log", "capacity": 5, "window": "1m",

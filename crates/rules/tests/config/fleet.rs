@@ -303,6 +303,11 @@ fn limits_that_a_fleet_cannot_share() {
             "align: \"first\": a fleet cannot share the limit `fixed_window`: its windows begin at another time \
              in each Envoy; allowed: clock with scope: fleet",
         ),
+        (
+            json!({ "algorithm": "fixed_window", "capacity": 5, "window": "month" }),
+            "window: \"month\": a fleet cannot share the limit `fixed_window`: the engine's windows all have one \
+             length; allowed: a duration with scope: fleet, such as 1d with align: clock",
+        ),
     ] {
         assert_eq!(of_limit(&limit), [expected]);
     }

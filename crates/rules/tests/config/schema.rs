@@ -112,6 +112,12 @@ fn with_unknown_fields() -> Vec<(String, Value)> {
         ] })),
         ),
         (
+            "starts",
+            in_rule(json!({ "limits": [
+            { "algorithm": "fixed_window", "capacity": 1, "window": "week", "starts": zz() },
+        ] })),
+        ),
+        (
             "override",
             in_rule(json!({ "overrides": { "alice": zz() } })),
         ),
@@ -321,6 +327,13 @@ fn wrong_ones_are_refused() {
         json!({ "version": 1, "rules": [], "store": { "buckets": 63 } }),
         json!({ "version": 1, "rules": [], "store": { "namespace": "a:b" } }),
         json!({ "version": 1, "admin": { "role": "data" } }),
+        of_limit(json!({ "algorithm": "fixed_window", "capacity": 5, "window": "fortnight" })),
+        of_limit(
+            json!({ "algorithm": "fixed_window", "capacity": 5, "window": "day", "zone": "Europe/Berlin" }),
+        ),
+        of_limit(
+            json!({ "algorithm": "fixed_window", "capacity": 5, "window": "month", "starts": { "day": 0 } }),
+        ),
         of_rule(json!({ "name": "Reply_Per User" })),
         of_rule(json!({ "key": null })),
         of_rule(json!({ "key": ["sourc"] })),

@@ -1,6 +1,7 @@
 //! Random valid rule files, with every field.
 
 use loudou_limiter::algorithm::Algorithm;
+use loudou_limiter::calendar::WEEKDAYS;
 use loudou_limiter::{Decimal, Nanos};
 use loudou_rules::config::{Field, Form, limit_fields, parse_limits};
 use proptest::prelude::*;
@@ -91,12 +92,15 @@ fn fixed(field: Field) -> Values {
         Form::Duration([least, most]) => duration(*least, *most),
         Form::Word(words) => one_of(words),
         Form::Boolean => any::<bool>().prop_map(Value::from).boxed(),
+        Form::Or([duration, _]) => fixed(*duration),
         other => panic!("{other:?} in a limit"),
     }
 }
 
 fn limit(algorithm: &'static str) -> Values {
-    let table = limit_fields(algorithm).iter().copied();
+    // Periods of the calendar are generated separately.
+    let is_plain = |field: &Field| !matches!(field.name, "zone" | "starts");
+    let table = limit_fields(algorithm).iter().copied().filter(is_plain);
     let (needed, others): (Vec<Field>, Vec<Field>) =
         table.partition(|field| field.default.is_none());
     let mut others: Vec<_> = others.into_iter().map(|f| (f.name, value(f))).collect();
@@ -109,8 +113,29 @@ fn limit(algorithm: &'static str) -> Values {
         .boxed()
 }
 
+/// A limit per period of the calendar.
+fn periodic() -> Values {
+    let starts = prop_oneof![
+        Just(("day", json!(null))),
+        one_of(&WEEKDAYS).prop_map(|weekday| ("week", json!({ "weekday": weekday }))),
+        (1..=31).prop_map(|day| ("month", json!({ "day": day }))),
+        (1..=12, 1..=31).prop_map(|(month, day)| ("year", json!({ "month": month, "day": day }))),
+    ];
+    let zone = text(
+        "UTC|[+-](0[0-9]|1[0-4]):[0-5][0-9]|([A-Z]{3,5}|<[+-][0-9]{2}>)[+-]?[0-9](:30)?([A-Z]{3,4}(-2)?,M3\\.[1-5]\\.0,(J?[1-9]|M9\\.1\\.6/-?[0-9]{1,2}))?",
+    );
+    let limit = (1..9_u32, starts, zone).prop_map(|(capacity, (window, starts), zone)| {
+        json!({
+            "algorithm": "fixed_window", "capacity": capacity, "window": window, "zone": zone,
+            "starts": starts,
+        })
+    });
+    limit.boxed()
+}
+
 fn limits() -> Values {
     let each = prop::sample::select(Algorithm::NAMES).prop_flat_map(limit);
+    let each = prop_oneof![9 => each, 1 => periodic()];
     let several = prop::collection::vec(each, 1..5).prop_map(|mut limits: Vec<Value>| {
         for (index, limit) in limits.iter_mut().enumerate().skip(1) {
             limit["name"] = json!(format!("limit-{index}"));

@@ -4,6 +4,7 @@ use loudou_limiter::Nanos;
 use loudou_limiter::algorithm::{
     Algorithm, Align, FixedWindow, Grid, SlidingCounter, SlidingLog, SlidingWindow,
 };
+use loudou_limiter::calendar::{Calendar, Period, Zone};
 use loudou_rules::config::{Form, limit_fields, parse_limits};
 use serde_json::{Value, json};
 
@@ -140,6 +141,10 @@ fn windows() {
         "sliding_log",
         "sliding_counter",
     ] {
+        let allowed = match algorithm {
+            "fixed_window" => format!("{allowed}; or day, week, month, year"),
+            _ => allowed.to_string(),
+        };
         for (window, said) in [
             (
                 json!("0s"),
@@ -257,7 +262,10 @@ fn the_tables_of_fields() {
             .map(|field| field.name)
             .collect()
     };
-    assert_eq!(names("fixed_window"), ["capacity", "window", "align"]);
+    assert_eq!(
+        names("fixed_window"),
+        ["capacity", "window", "align", "zone", "starts"]
+    );
     assert_eq!(
         names("sliding_window"),
         ["capacity", "window", "slots", "slot_capacity", "align"]
@@ -268,4 +276,146 @@ fn the_tables_of_fields() {
     );
     assert_eq!(names("sliding_counter"), ["capacity", "window", "align"]);
     assert_eq!(limit_fields("sliding_log")[0].form, Form::Integer(1, 256));
+}
+
+/// A limit per period of the calendar.
+fn period(window: &str, fields: &Value) -> Value {
+    let mut limit = limit("fixed_window", fields);
+    limit["window"] = window.into();
+    limit
+}
+
+#[test]
+fn periods_of_the_calendar() {
+    const BERLIN: &str = "CET-1CEST,M3.5.0,M10.5.0/3";
+    for (window, given, expected, zone) in [
+        ("day", json!({}), Period::Day, "UTC"),
+        (
+            "day",
+            json!({ "align": "clock", "zone": "+09:00" }),
+            Period::Day,
+            "+09:00",
+        ),
+        ("week", json!({}), Period::Week { weekday: 0 }, "UTC"),
+        (
+            "week",
+            json!({ "starts": { "weekday": "sun" } }),
+            Period::Week { weekday: 6 },
+            "UTC",
+        ),
+        (
+            "month",
+            json!({ "starts": {} }),
+            Period::Month { day: 1 },
+            "UTC",
+        ),
+        (
+            "month",
+            json!({ "zone": BERLIN, "starts": { "day": 15.0 } }),
+            Period::Month { day: 15 },
+            BERLIN,
+        ),
+        ("year", json!({}), Period::Year { month: 1, day: 1 }, "UTC"),
+        (
+            "year",
+            json!({ "starts": { "month": 4 } }),
+            Period::Year { month: 4, day: 1 },
+            "UTC",
+        ),
+        (
+            "year",
+            json!({ "starts": { "month": 4, "day": 6 } }),
+            Period::Year { month: 4, day: 6 },
+            "UTC",
+        ),
+    ] {
+        let calendar = Calendar::new(expected, Zone::parse(zone).expect("a zone"));
+        let expected = FixedWindow::of_calendar(15, calendar)
+            .expect("valid")
+            .into();
+        let read = read(&period(window, &given));
+        assert_eq!(read, expected, "{window} {given}");
+        assert_eq!(
+            super::windows::read(&serde_json::to_value(&read).expect("serialises")),
+            read
+        );
+    }
+    let written = serde_json::to_value(read(&period("week", &json!({})))).expect("serialises");
+    let expected = json!({
+        "algorithm": "fixed_window", "capacity": 15, "window": "week", "align": "clock", "zone": "UTC",
+        "starts": { "weekday": "mon" }
+    });
+    assert_eq!(written, expected);
+}
+
+#[test]
+fn wrong_periods() {
+    let zones = "UTC, an offset such as +09:00, or a POSIX rule such as CET-1CEST,M3.5.0,M10.5.0/3";
+    let fixed = "a window of a fixed length has neither a time zone nor a first day; allowed: with window: day, \
+                 week, month, year";
+    let day = "a whole number from 1 to 31";
+    for (window, given, said) in [
+        (
+            "month",
+            json!({ "zone": "Europe/Berlin" }),
+            format!("zone: \"Europe/Berlin\": unknown time zone; allowed: {zones}"),
+        ),
+        ("1d", json!({ "zone": "UTC" }), format!("zone: \"UTC\": {fixed}")),
+        ("1d", json!({ "starts": { "day": 2 } }), format!("starts: {{\"day\":2}}: {fixed}")),
+        (
+            "month",
+            json!({ "align": "first" }),
+            "align: \"first\": a period of the calendar does not start with a request; allowed: clock".into(),
+        ),
+        (
+            "day",
+            json!({ "starts": {} }),
+            "starts: {}: a day starts at midnight; allowed: no `starts` with window: day".into(),
+        ),
+        (
+            "week",
+            json!({ "starts": { "day": 1 } }),
+            "starts: {\"day\":1}: a week starts on a weekday; allowed: { weekday: mon }".into(),
+        ),
+        (
+            "week",
+            json!({ "starts": { "weekday": "tuesday" } }),
+            "starts.weekday: \"tuesday\": unknown value; allowed: mon, tue, wed, thu, fri, sat, sun".into(),
+        ),
+        (
+            "month",
+            json!({ "starts": { "month": 4 } }),
+            "starts: {\"month\":4}: a month starts on a day; allowed: { day: 1 }".into(),
+        ),
+        (
+            "month",
+            json!({ "starts": { "day": 32 } }),
+            format!("starts.day: 32: out of range; allowed: {day}"),
+        ),
+        (
+            "month",
+            json!({ "starts": { "day": 0 } }),
+            format!("starts.day: 0: out of range; allowed: {day}"),
+        ),
+        (
+            "year",
+            json!({ "starts": { "month": 13 } }),
+            "starts.month: 13: out of range; allowed: a whole number from 1 to 12".into(),
+        ),
+        (
+            "year",
+            json!({ "starts": { "dai": 3 } }),
+            "starts.dai: unknown field; allowed: weekday, month, day; did you mean `day`?".into(),
+        ),
+        (
+            "mouth",
+            json!({}),
+            "window: \"mouth\": invalid duration; allowed: a whole number and a unit: 500ns, 20us, 250ms, 60s, 5m, \
+             1h, 1d; from 1ns to 366d; or day, week, month, year; did you mean `month`?".into(),
+        ),
+    ] {
+        assert_eq!(wrong(&period(window, &given)), [said], "{window} {given}");
+    }
+    let sliding = limit("sliding_window", &json!({ "window": "month" }));
+    assert_eq!(wrong(&sliding).len(), 1);
 }

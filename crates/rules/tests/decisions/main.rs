@@ -60,7 +60,7 @@ fn the_rate_gives_the_capacity_once_in_the_time_of_a_quota() {
     let time = |limit: Value| {
         let limits = limits(&serde_json::json!([limit]));
         let limit = limits.iter().next().expect("one");
-        limit.algorithm().quota_time().map(Nanos::get)
+        limit.algorithm().quota_time(Nanos::ZERO).map(Nanos::get)
     };
     let counter =
         serde_json::json!({ "algorithm": "sliding_counter", "capacity": 7, "window": "1m" });

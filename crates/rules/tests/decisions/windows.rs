@@ -53,6 +53,39 @@ fn a_fixed_window_ends_on_the_clock() {
     }
 }
 
+/// Seconds on the wall clock, for 2024-02-29 00:00 in Berlin.
+const LEAP_DAY: u64 = 1_709_161_200;
+
+/// A month that ends with the leap day, in Berlin, and the month in which clocks are put forward.
+#[test]
+fn a_fixed_window_follows_the_calendar() {
+    let limits = limits(&json!([{
+        "algorithm": "fixed_window", "capacity": 2, "window": "month", "zone": "CET-1CEST,M3.5.0,M10.5.0/3"
+    }]));
+    assert!(limits.reads_wall());
+    let limit = limits.iter().next().expect("one");
+    let mut bucket = limits.start(Nanos::ZERO);
+    let (day, month) = (86_400, 31 * 86_400 - 3_600);
+    for (now, cost, length, expected) in [
+        (0, 0, 29 * day, (0, 2, 2, NONE, 0)),
+        (0, 1, 29 * day, (0, 2, 1, NONE, day * S)),
+        (day - 1, 2, 29 * day, (1, 2, 1, 1_000_000_000, S)),
+        (day - 1, 1, 29 * day, (0, 2, 0, NONE, S)),
+        (day, 0, month, (0, 2, 2, NONE, 0)),
+        (day + 1, 2, month, (0, 2, 0, NONE, (month - 1) * S)),
+        (day + month - 1, 1, month, (1, 2, 0, 1_000_000_000, S)),
+        (day + month, 1, 30 * day, (0, 2, 1, NONE, 30 * day * S)),
+    ] {
+        let wall = Nanos::from_secs(LEAP_DAY + now);
+        let request = BucketRequest::new(cost, Nanos::from_secs(now)).at_wall(wall);
+        let answer = limits.answer(&mut bucket, &request);
+        let got = five(answer.reported().expect("a decision"));
+        assert_eq!(got, expected, "{cost} at {now}");
+        let length = Nanos::from_secs(length);
+        assert_eq!(limit.algorithm().quota_time(wall), Some(length), "{now}");
+    }
+}
+
 /// The clocks of this request were read before the clocks of the previous request, so both stand
 /// still.
 #[test]

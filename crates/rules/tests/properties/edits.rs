@@ -99,6 +99,52 @@ fn a_fixed_window_goes_on() {
     assert_eq!(left(&new, &late, 60), (20, 0));
 }
 
+/// Six of ten used at noon of 1970-01-01 in UTC, edited an hour later.
+#[test]
+fn fixed_windows_and_calendars_follow_each_other() {
+    let limit = |window: &str, more: &Value| {
+        let mut limit = json!({ "algorithm": "fixed_window", "capacity": 10, "window": window });
+        for (name, value) in more.as_object().expect("an object") {
+            limit[name] = value.clone();
+        }
+        one(limit)
+    };
+    let noon = 12 * 3_600;
+    let now = noon + 3_600;
+    let (hours, days) = (3_600, 86_400);
+    let day = limit("1d", &json!({ "align": "clock" }));
+    let first = limit("1d", &json!({}));
+    let calendar_day = limit("day", &json!({}));
+    let month = limit("month", &json!({}));
+    let from_the_2nd = limit("month", &json!({ "starts": { "day": 2 } }));
+    for (old, new, left_s) in [
+        // The count lasts until the end of the new window on the clock.
+        (&day, &calendar_day, 11 * hours),
+        (&day, &month, 31 * days - 13 * hours),
+        (&first, &month, 31 * days - 13 * hours),
+        (&month, &from_the_2nd, 11 * hours),
+        (
+            &month,
+            &limit("month", &json!({ "zone": "+01:00" })),
+            31 * days - 14 * hours,
+        ),
+        (&from_the_2nd, &day, 11 * hours),
+        // A window that begins with a request continues for at most its length.
+        (&month, &first, days),
+        (&calendar_day, &limit("2d", &json!({})), days + 11 * hours),
+        // The capacity changes, the window does not.
+        (
+            &month,
+            &limit("month", &json!({ "align": "clock" })),
+            31 * days - 13 * hours,
+        ),
+    ] {
+        let bucket = used(old, &[(noon, 6)]);
+        let edited = convert(old, new, Carry::Keep, &bucket, at(now));
+        assert_eq!(left(new, &edited, now), (4, left_s), "{old:?} to {new:?}");
+    }
+}
+
 /// The amount used under another algorithm counts for a window that begins with the edit.
 #[test]
 fn what_is_brought_into_a_window_begins_it() {

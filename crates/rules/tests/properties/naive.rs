@@ -6,7 +6,7 @@
 use std::fmt::Debug;
 
 use super::holders::Line;
-use super::spec::{Kind, Spec};
+use super::spec::{HOUR, Kind, Spec};
 
 /// A bucket. `now` is never before the `now` of the last [`Model::take`].
 pub(super) trait Model: Debug {
@@ -34,6 +34,7 @@ pub(super) fn model(spec: Spec, now: u64) -> Box<dyn Model> {
         Kind::Funnel | Kind::Greedy | Kind::Interval => Box::new(Level::new(spec, now)),
         Kind::FixedFirst
         | Kind::FixedClock
+        | Kind::FixedDay
         | Kind::SlidingWindow
         | Kind::Log
         | Kind::StrictLog
@@ -136,6 +137,10 @@ impl History {
                     began.map_or(0, |began| self.sum(|at| at >= began))
                 }
                 Kind::FixedClock => of_window(now / window),
+                Kind::FixedDay => {
+                    let day = |at: u128| (at + u128::from(HOUR)) / window;
+                    self.sum(|at| day(at) == day(now))
+                }
                 Kind::SlidingWindow => self.sum(|at| slot(at) + slots > slot(now)),
                 Kind::Counter => {
                     let before = now / window;

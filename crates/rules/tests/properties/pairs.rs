@@ -19,6 +19,8 @@ fn all(capacity: u64) -> Vec<Limits> {
         json!({ "algorithm": "token_bucket", "rate": "1/d", "refill": "interval", "align": "clock" }),
         json!({ "algorithm": "fixed_window", "window": "1d" }),
         json!({ "algorithm": "fixed_window", "window": "1d", "align": "clock" }),
+        json!({ "algorithm": "fixed_window", "window": "day" }),
+        json!({ "algorithm": "fixed_window", "window": "month", "zone": "CET-1CEST,M3.5.0,M10.5.0/3" }),
         json!({ "algorithm": "sliding_window", "window": "1d" }),
         json!({ "algorithm": "sliding_window", "window": "1d", "align": "clock" }),
         json!({ "algorithm": "sliding_window", "window": "1d", "slots": 2, "slot_capacity": capacity }),

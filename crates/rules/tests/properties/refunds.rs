@@ -32,7 +32,7 @@ fn is_monotone(kind: Kind) -> bool {
 fn is_counted(kind: Kind) -> bool {
     matches!(
         kind,
-        Kind::FixedClock | Kind::SlidingWindow | Kind::Log | Kind::Counter
+        Kind::FixedClock | Kind::FixedDay | Kind::SlidingWindow | Kind::Log | Kind::Counter
     )
 }
 

@@ -292,6 +292,7 @@ fn the_kinds_say_how_they_settle() {
     for kind in [
         Kind::FixedFirst,
         Kind::FixedClock,
+        Kind::FixedDay,
         Kind::SlidingWindow,
         Kind::Log,
         Kind::Counter,

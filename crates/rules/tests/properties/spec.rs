@@ -7,8 +7,12 @@ use loudou_limiter::algorithm::{
     TokenBucket,
 };
 use loudou_limiter::bounds::MAX_DRAIN;
+use loudou_limiter::calendar::{Calendar, Period, Zone};
 use loudou_limiter::{Limit, Nanos, Rate};
 use proptest::prelude::*;
+
+pub(super) const HOUR: u64 = 3_600_000_000_000;
+const DAY: u64 = 24 * HOUR;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -17,6 +21,8 @@ pub(super) enum Kind {
     Interval,
     FixedFirst,
     FixedClock,
+    /// Days in a zone that is an hour ahead of UTC.
+    FixedDay,
     SlidingWindow,
     Log,
     /// One that counts refused requests.
@@ -33,12 +39,13 @@ pub(super) enum Kind {
     InFlight,
 }
 
-const KINDS: [Kind; 16] = [
+const KINDS: [Kind; 17] = [
     Kind::Funnel,
     Kind::Greedy,
     Kind::Interval,
     Kind::FixedFirst,
     Kind::FixedClock,
+    Kind::FixedDay,
     Kind::SlidingWindow,
     Kind::Log,
     Kind::StrictLog,
@@ -70,6 +77,10 @@ impl Spec {
         let capacity = match kind {
             Kind::Log | Kind::StrictLog => capacity.min(256),
             _ => capacity,
+        };
+        let period = match kind {
+            Kind::FixedDay => DAY,
+            _ => period,
         };
         Self {
             kind,
@@ -130,6 +141,10 @@ impl Spec {
                 .map(Into::into),
             Kind::FixedFirst => FixedWindow::new(capacity, window, Align::First).map(Into::into),
             Kind::FixedClock => FixedWindow::new(capacity, window, Align::Clock).map(Into::into),
+            Kind::FixedDay => {
+                let zone = Zone::parse("+01:00").expect("a zone");
+                FixedWindow::of_calendar(capacity, Calendar::new(Period::Day, zone)).map(Into::into)
+            }
             Kind::SlidingWindow => {
                 let slot_capacity = Some(self.slot_capacity());
                 SlidingWindow::new(capacity, window, self.slots(), slot_capacity)
@@ -156,7 +171,9 @@ impl Spec {
         match self.kind {
             Kind::Funnel | Kind::Greedy => capacity * period + amount * w,
             Kind::Interval => capacity * period + amount * period * (w / period + 1),
-            Kind::FixedFirst | Kind::FixedClock => capacity * period * (w.div_ceil(period) + 1),
+            Kind::FixedFirst | Kind::FixedClock | Kind::FixedDay => {
+                capacity * period * (w.div_ceil(period) + 1)
+            }
             Kind::Log | Kind::StrictLog => capacity * period * (w / period + 1),
             Kind::Counter => capacity * period + capacity * w,
             Kind::HoldingFunnel

@@ -6,8 +6,9 @@ use loudou_limiter::bounds::{MAX_AMOUNT, MAX_PERIOD};
 use loudou_limiter::{Decimal, Nanos, Rate};
 use serde_json::Value;
 
-use crate::config::grammar::{Field, Form, duration_form};
+use crate::config::grammar::{Field, Form};
 use crate::config::reader::{Cursor, Fields, Report};
+use crate::config::suggest::nearest;
 
 /// Reads the fields of an algorithm according to their grammar. A getter returns `None` for an
 /// invalid value, which it reports, and for an absent field without a default.
@@ -19,7 +20,7 @@ pub(in crate::config) struct Numbers<'a, 'c> {
 
 impl<'a, 'c> Numbers<'a, 'c> {
     /// Returns the named field, if it is present. Reports its absence unless it has a default.
-    fn field(&self, name: &str, report: &mut Report) -> Option<(Cursor<'a, 'c>, Form)> {
+    pub(super) fn field(&self, name: &str, report: &mut Report) -> Option<(Cursor<'a, 'c>, Form)> {
         let field = self.table.iter().find(|field| field.name == name)?;
         let cursor = match field.default {
             Some(_) => self.fields.get(name),
@@ -89,7 +90,7 @@ impl<'a, 'c> Numbers<'a, 'c> {
 
     pub(in crate::config) fn duration(&self, name: &str, report: &mut Report) -> Option<Nanos> {
         match self.field(name, report)? {
-            (cursor, Form::Duration(bounds)) => duration(&cursor, *bounds, report),
+            (cursor, form @ Form::Duration(_)) => duration(&cursor, form, report),
             _ => None,
         }
     }
@@ -134,14 +135,17 @@ fn is_zero_rate(rate: &str) -> bool {
     })
 }
 
+/// Reads a duration. `form` is a duration, or offers other values as well.
 pub(in crate::config) fn duration(
     cursor: &Cursor<'_, '_>,
-    [least, most]: [Nanos; 2],
+    form: Form,
     report: &mut Report,
 ) -> Option<Nanos> {
+    let [least, most] = form.duration()?;
     let duration = cursor.value.as_str().and_then(Nanos::parse);
     let fits = duration.filter(|duration| (least..=most).contains(duration));
     if fits.is_none() {
+        let text = cursor.value.as_str().unwrap_or("");
         let message = if duration.is_some() {
             "out of range"
         } else {
@@ -156,8 +160,8 @@ pub(in crate::config) fn duration(
             _ => None,
         };
         let meant = number.filter(|text| Nanos::parse(text).is_some());
-        let problem = problem.suggest(meant.as_deref());
-        report.add(problem.allowed(duration_form([least, most])));
+        let meant = meant.as_deref().or_else(|| nearest(text, form.words()));
+        report.add(problem.suggest(meant).allowed(form.allowed()));
     }
     fits
 }

@@ -82,6 +82,12 @@ impl Phrase {
         Rate::parse(&self.text("rate")?)
     }
 
+    /// Returns the first day of a period of the calendar.
+    pub(super) fn starts(&self) -> Map<String, Value> {
+        let starts = self.fields.get("starts").and_then(Value::as_object);
+        starts.cloned().unwrap_or_default()
+    }
+
     pub(super) fn is(&self, name: &str, word: &str) -> bool {
         self.text(name).is_some_and(|text| text == word)
     }

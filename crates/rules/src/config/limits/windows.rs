@@ -9,16 +9,20 @@ use loudou_limiter::Nanos;
 use loudou_limiter::algorithm::sliding_log::MAX_ENTRIES;
 use loudou_limiter::algorithm::sliding_window::{DEFAULT_SLOTS, MAX_SLOTS, MIN_SLOTS};
 use loudou_limiter::algorithm::{
-    Align, FixedWindow, Grid, SlidingCounter, SlidingLog, SlidingWindow,
+    Algorithm, Align, FixedWindow, Grid, SlidingCounter, SlidingLog, SlidingWindow,
 };
-use loudou_limiter::bounds::{MAX_AMOUNT, MAX_PERIOD};
+use loudou_limiter::bounds::{BadNumbers, MAX_AMOUNT, MAX_PERIOD};
+use loudou_limiter::calendar::{Calendar, MAX_ZONE, Period, WEEKDAYS, ZONE_FORM, Zone};
 
-use super::numbers::Numbers;
+use super::numbers::{Numbers, duration};
 #[cfg(feature = "words")]
 use super::phrase::{Phrase, time};
 use super::{CAPACITY, Entry};
-use crate::config::grammar::{Doc, Field, Form};
-use crate::config::reader::Report;
+#[cfg(feature = "words")]
+use serde_json::Value;
+
+use crate::config::grammar::{Doc, Field, Form, Object, Text, object};
+use crate::config::reader::{Cursor, Report};
 #[cfg(feature = "words")]
 use crate::humanise::humanise;
 
@@ -59,22 +63,152 @@ pub(super) const FIXED_WINDOW: Entry = Entry {
     ),
     fields: &[
         CAPACITY,
-        WINDOW,
+        Field {
+            form: Form::Or(&[
+                Field::value(WINDOW.form, ""),
+                Field::value(Form::Word(&Period::NAMES), ""),
+            ]),
+            ..WINDOW
+        }
+        .meaning(
+            "The length of the window, in which at most the capacity is admitted, or a period of the calendar.",
+        ),
         Field::optional(
             "align",
             Form::Word(&Align::NAMES),
             "first",
-            "A window starts with its first request (first), or at multiples of its length on the wall clock (clock).",
+            "A window starts with its first request (first), or at multiples of its length on the wall clock (clock). \
+             Periods of the calendar are always on the wall clock.",
+        ),
+        Field::optional(
+            "zone",
+            Form::Text(Text::like(
+                "^(UTC|[+-][0-9]{2}:[0-9]{2}|([A-Za-z]{3,}|<[A-Za-z0-9+-]{3,}>)[-+0-9][-+0-9A-Za-z<>:,./]*)$",
+                MAX_ZONE,
+            )),
+            "UTC",
+            "The time zone of a period: UTC, an offset such as +09:00, or a POSIX rule.",
+        ),
+        Field::optional(
+            "starts",
+            Form::Defined("starts"),
+            "",
+            "The first day of a week, month or year.",
         ),
     ],
-    read: |numbers: &Numbers<'_, '_>, report| {
-        let capacity = numbers.integer("capacity", report);
-        let window = numbers.duration("window", report);
-        let align = numbers.word("align", &ALIGNS, report);
-        let align = numbers.or("align", align, Align::First);
-        Some(FixedWindow::new(capacity?.into(), window?, align?).map(Into::into))
-    },
+    read: fixed_window,
 };
+
+pub(in crate::config) const STARTS: Object = object!([
+    Field::optional(
+        "weekday",
+        Form::Word(&WEEKDAYS),
+        "mon",
+        "The first day of a week.",
+    ),
+    Field::optional(
+        "month",
+        Form::Integer(1, 12),
+        "1",
+        "The first month of a year.",
+    ),
+    Field::optional(
+        "day",
+        Form::Integer(1, 31),
+        "1",
+        "The first day of a month, or of a year in its first month. If the month is shorter, its last day.",
+    ),
+]);
+
+fn fixed_window(
+    numbers: &Numbers<'_, '_>,
+    report: &mut Report,
+) -> Option<Result<Algorithm, BadNumbers>> {
+    let capacity = numbers.integer("capacity", report);
+    let (window, form) = numbers.field("window", report)?;
+    let [zone, starts] = ["zone", "starts"].map(|name| numbers.fields.get(name));
+    let align = numbers.word("align", &ALIGNS, report);
+    let Some(period) = window.value.as_str().and_then(Period::named) else {
+        for field in [zone, starts].into_iter().flatten() {
+            let message = "a window of a fixed length has neither a time zone nor a first day";
+            report.error(&field, message, "with window: day, week, month, year");
+        }
+        let window = duration(&window, form, report);
+        let align = numbers.or("align", align, Align::First);
+        return Some(FixedWindow::new(capacity?.into(), window?, align?).map(Into::into));
+    };
+    let align = numbers.or("align", align, Align::Clock);
+    if let (Some(Align::First), Some(field)) = (align, numbers.fields.get("align")) {
+        let message = "a period of the calendar does not start with a request";
+        report.error(&field, message, "clock");
+        return None;
+    }
+    let zone = zone.map_or_else(|| Some(Zone::utc()), |zone| read_zone(&zone, report));
+    let period = match starts {
+        Some(starts) => read_starts(&starts, period, report),
+        None => Some(period),
+    };
+    let (capacity, calendar) = (capacity?.into(), Calendar::new(period?, zone?));
+    align?;
+    Some(FixedWindow::of_calendar(capacity, calendar).map(Into::into))
+}
+
+fn read_zone(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Zone> {
+    let zone = Zone::parse(cursor.text(MAX_ZONE, report)?);
+    if zone.is_none() {
+        report.error(cursor, "unknown time zone", ZONE_FORM);
+    }
+    zone
+}
+
+fn read_starts(cursor: &Cursor<'_, '_>, period: Period, report: &mut Report) -> Option<Period> {
+    let (own, message, allowed): (&[&str], _, _) = match period {
+        Period::Day => (
+            &[],
+            "a day starts at midnight",
+            "no `starts` with window: day",
+        ),
+        Period::Week { .. } => (
+            &["weekday"],
+            "a week starts on a weekday",
+            "{ weekday: mon }",
+        ),
+        Period::Month { .. } => (&["day"], "a month starts on a day", "{ day: 1 }"),
+        Period::Year { .. } => (
+            &["month", "day"],
+            "a year starts on a day of a month",
+            "{ month: 1, day: 1 }",
+        ),
+    };
+    let fields = cursor.object(STARTS.names, report)?;
+    let numbers = Numbers {
+        fields,
+        table: STARTS.fields,
+    };
+    let of_others = STARTS
+        .names
+        .iter()
+        .any(|name| numbers.has(name) && !own.contains(name));
+    if of_others || own.is_empty() {
+        report.error(cursor, message, allowed);
+        return None;
+    }
+    let [month, day] = ["month", "day"].map(|name| {
+        let number = numbers.integer(name, report);
+        let number = number.and_then(|number| u8::try_from(number).ok());
+        numbers.or(name, number, 1)
+    });
+    let at = numbers.fields.get("weekday");
+    let weekday = at.map_or(Some(0), |at| at.which(&WEEKDAYS, report));
+    let weekday = weekday.and_then(|place| u8::try_from(place).ok())?;
+    let (month, day) = (month?, day?);
+    Some(match period {
+        Period::Day => Period::Day,
+        Period::Week { .. } => Period::Week { weekday },
+        Period::Month { .. } => Period::Month { day },
+        Period::Year { .. } => Period::Year { month, day },
+    })
+}
 
 pub(super) const SLIDING_WINDOW: Entry = Entry {
     name: "sliding_window",
@@ -172,7 +306,16 @@ impl Phrase {
     }
 
     pub(super) fn fixed_window(&self) -> Option<String> {
-        let (may, window) = (self.may(self.capacity), self.span("window")?);
+        let may = self.may(self.capacity);
+        if let Some(period) = Period::named(&self.text("window")?) {
+            return Some(format!(
+                "{may} in each {}{}, {}",
+                period.name(),
+                self.first_day(period),
+                zone(&self.text("zone")?)
+            ));
+        }
+        let window = self.span("window")?;
         if !self.is("align", "clock") {
             return Some(format!(
                 "{may} in each window of {window}, which starts with its first request"
@@ -183,6 +326,31 @@ impl Phrase {
             "1h" | "1m" | "1s" => format!("{may} in each {} of the clock", time(window)),
             other => format!("{may} in each {other} of the clock, counted from 1970 in UTC"),
         })
+    }
+
+    /// Returns a phrase such as `, from the 15th`.
+    fn first_day(&self, period: Period) -> String {
+        let starts = self.starts();
+        let number = |name: &str| starts.get(name).and_then(Value::as_u64).unwrap_or(1);
+        match period {
+            Period::Day => String::new(),
+            Period::Week { .. } => {
+                let name = starts.get("weekday").and_then(Value::as_str);
+                let names = WEEKDAYS.iter().zip(WEEKDAY_NAMES);
+                let name = names
+                    .filter(|(short, _)| name == Some(short))
+                    .map(|(_, name)| name);
+                format!(", from {}", name.last().unwrap_or("Monday"))
+            }
+            Period::Month { .. } => format!(", from the {}", ordinal(number("day"))),
+            Period::Year { .. } => {
+                let month = usize::try_from(number("month").saturating_sub(1)).ok();
+                let month = month
+                    .and_then(|month| MONTH_NAMES.get(month))
+                    .unwrap_or(&"");
+                format!(", from {month} {}", number("day"))
+            }
+        }
     }
 
     pub(super) fn sliding_window(&self) -> Option<String> {
@@ -226,5 +394,54 @@ impl Phrase {
             "{may} in any {window} (estimated from two counters; at worst {worst}){}",
             self.by_clock()
         ))
+    }
+}
+
+#[cfg(feature = "words")]
+const WEEKDAY_NAMES: [&str; 7] = [
+    "Monday",
+    "Tuesday",
+    "Wednesday",
+    "Thursday",
+    "Friday",
+    "Saturday",
+    "Sunday",
+];
+#[cfg(feature = "words")]
+const MONTH_NAMES: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+
+/// Returns a number such as `1st` or `15th`.
+#[cfg(feature = "words")]
+fn ordinal(number: u64) -> String {
+    let ending = match (number / 10 % 10, number % 10) {
+        (1, _) => "th",
+        (_, 1) => "st",
+        (_, 2) => "nd",
+        (_, 3) => "rd",
+        _ => "th",
+    };
+    format!("{number}{ending}")
+}
+
+/// Describes the clocks of a zone.
+#[cfg(feature = "words")]
+fn zone(zone: &str) -> String {
+    match zone.as_bytes() {
+        b"UTC" => String::from("in UTC"),
+        [b'+' | b'-', ..] => format!("in UTC{zone}"),
+        _ => format!("by the clocks of {zone}"),
     }
 }
