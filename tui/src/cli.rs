@@ -53,6 +53,7 @@ mod top;
 mod typed_limits;
 mod watch;
 mod world;
+mod zones;
 
 use context::Context;
 use options::Global;
@@ -213,6 +214,7 @@ pub fn main() -> ExitCode {
         patience: Nanos::MAX,
         pause: world::pause,
         size: world::size,
+        wall: loudou_client::clock::wall,
         succeed_on_interrupt: world::succeed_on_interrupt,
     };
     let outcome = run(std::env::args_os(), &mut io);

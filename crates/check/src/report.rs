@@ -186,6 +186,19 @@ impl Report {
         self.findings.sort_by_key(|finding| finding.position);
     }
 
+    /// Adds the suggestion that `suggest` returns for the path and the value of a problem without a
+    /// suggestion.
+    pub fn suggest(&mut self, suggest: &dyn Fn(&str, &str) -> Option<String>) {
+        for Finding { line, problem, .. } in &mut self.findings {
+            if problem.suggestion.is_none()
+                && let Some(text) = suggest(&problem.path, &problem.value)
+            {
+                line.push_str(&format!("; did you mean `{text}`?"));
+                problem.suggestion = Some(text);
+            }
+        }
+    }
+
     /// Converts a path in the configuration to a path in the Kubernetes object that contains it.
     fn path_in_object(&self, path: &Path) -> Path {
         let place = self.context.as_ref().map(|(_, place)| place);

@@ -1,10 +1,11 @@
-//! The only clock of the terminal app. It measures the monotonic time since the app started.
+//! The only clock of the terminal app. It measures the monotonic time since the app started, and
+//! `check` reads the wall clock for the dates of calendar windows.
 //!
 //! It paces polls and drawing, and measures the age of data. Levels and waits use the server's
 //! `now_ns`, which comes with each answer and to which the app only adds the answer's age.
 
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use loudou_limiter::Nanos;
 
@@ -20,6 +21,14 @@ pub fn pause(time: Nanos) {
         let (_sender, nothing) = channel::<()>();
         let _timeout = nothing.recv_timeout(Duration::from_nanos(time.get()));
     }
+}
+
+/// Returns the time of the wall clock, since the Unix epoch. It is zero before 1970.
+#[expect(clippy::disallowed_methods, reason = "this is the one clock module")]
+pub fn wall() -> Nanos {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let since = since.unwrap_or_default().as_nanos();
+    Nanos::new(u64::try_from(since).unwrap_or(u64::MAX))
 }
 
 impl Clock {

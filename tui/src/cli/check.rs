@@ -16,6 +16,7 @@ use super::options::Format;
 use super::outcome::Outcome;
 use super::table::csv;
 use super::world::json_list;
+use super::zones::{Zones, next_windows};
 use loudou_words::text::escape;
 
 const EXAMPLES: &str = "\
@@ -51,15 +52,20 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &CheckArgs) -> Result<Out
     if reports.any(|(report, _)| report.is_manifest()) {
         texts.retain(|text| !text.iter().any(|(report, _)| report.is_unrelated));
     }
+    let zones = Zones::new(&context.io.env, (context.io.wall)());
     for checked in texts {
-        for (report, found) in checked {
+        for (mut report, found) in checked {
+            report.suggest(&|path, value| zones.suggested(path, value));
             valid &= found.is_some();
             match context.format() {
                 Format::Table => {
                     let text = report.lines(&painted(context.style));
                     write!(context.io.out, "{text}")?;
                     match &found {
-                        Some(found) => describe(&report.name(), found, context.io.out)?,
+                        Some(found) => {
+                            describe(&report.name(), found, context.io.out)?;
+                            next_windows(found, (context.io.wall)(), context.io.out)?;
+                        }
                         None => writeln!(context.io.out, "{}", report.count())?,
                     }
                 }

@@ -26,6 +26,7 @@ pub fn loudou(arguments: &[&str], input: &[u8]) -> (u8, String) {
         patience: Nanos::ZERO,
         pause: |_| Ok(()),
         size: || None,
+        wall: || Nanos::ZERO,
         succeed_on_interrupt: || Ok(()),
     };
     let arguments = std::iter::once(&"loudou").chain(arguments);

@@ -24,7 +24,7 @@ pub(super) const CONNECTION: [(&str, &str); 4] = [
     ("no_proxy", "Hosts that need no proxy; also in capitals."),
 ];
 /// The other variables.
-const VARIABLES: [(&str, &str); 2] = [
+const VARIABLES: [(&str, &str); 3] = [
     (
         "NO_COLOR, TERM, COLORTERM",
         "Whether the terminal shows colours, and how many.",
@@ -32,6 +32,10 @@ const VARIABLES: [(&str, &str); 2] = [
     (
         "HOME, XDG_CONFIG_HOME",
         "Where the config file is looked for.",
+    ),
+    (
+        "TZDIR",
+        "The time zone database of check, instead of /usr/share/zoneinfo.",
     ),
 ];
 const FILES: [(&str, &str); 1] = [(

@@ -98,6 +98,8 @@ impl Loudou<'_> {
             patience: self.patience,
             pause: |_| Ok(()),
             size: || None,
+            // 2026-11-28 12:00 UTC.
+            wall: || Nanos::from_secs(1_795_867_200),
             succeed_on_interrupt: || {
                 SUCCEEDS_ON_INTERRUPT.set(true);
                 Ok(())

@@ -37,6 +37,8 @@ pub(crate) struct Io<'a> {
     pub(crate) patience: Nanos,
     /// Waits between two polls. Fails if the reader of `out` has closed the pipe.
     pub(crate) pause: fn(Duration) -> io::Result<()>,
+    /// Returns the time of the wall clock, since the Unix epoch.
+    pub(crate) wall: fn() -> Nanos,
     /// Returns the current columns and rows of the terminal.
     pub(crate) size: fn() -> Option<(usize, usize)>,
     /// Makes Ctrl-C end the program with success from now on.
@@ -86,6 +88,8 @@ pub(crate) struct Env {
     pub(crate) all_proxy: Option<OsString>,
     /// `no_proxy` or `NO_PROXY`.
     pub(crate) no_proxy: Option<OsString>,
+    /// `TZDIR`.
+    pub(crate) time_zones: Option<OsString>,
     /// `NO_COLOR`.
     pub(crate) no_color: Option<OsString>,
     /// `TERM`.
@@ -111,6 +115,7 @@ impl Env {
             https_proxy: either("https_proxy", "HTTPS_PROXY"),
             all_proxy: either("all_proxy", "ALL_PROXY"),
             no_proxy: either("no_proxy", "NO_PROXY"),
+            time_zones: var("TZDIR"),
             no_color: var("NO_COLOR"),
             term: var("TERM"),
             home: var("HOME"),

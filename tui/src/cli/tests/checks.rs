@@ -556,3 +556,121 @@ fn examples_keep_to_the_schema() {
         assert!(!validator.is_valid(&document.value), "{text}");
     }
 }
+
+/// A file of a time zone database: this offset in seconds until 2030, and `CET-1` from then on.
+fn time_zone(offset: i32) -> Vec<u8> {
+    const Y2030: i64 = 1_893_456_000;
+    let header = |changes: u32| {
+        let counts = [0, 0, 0, changes, 2, 4].map(u32::to_be_bytes).concat();
+        [b"TZif2".as_slice(), &[0; 15], &counts].concat()
+    };
+    let kind = |offset: i32| [offset.to_be_bytes().as_slice(), &[0, 0]].concat();
+    let kinds = [kind(offset), kind(3_600), b"CET\0".to_vec()].concat();
+    let change = [Y2030.to_be_bytes().as_slice(), &[1]].concat();
+    [
+        header(0),
+        kinds.clone(),
+        header(1),
+        change,
+        kinds,
+        b"\nCET-1\n".to_vec(),
+    ]
+    .concat()
+}
+
+fn check_in_zones(text: &str, zones: &[(&str, Vec<u8>)]) -> Ran {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, bytes) in zones {
+        let file = folder.path().join(name);
+        std::fs::create_dir_all(file.parent().expect("a parent")).expect("a folder");
+        std::fs::write(file, bytes).expect("written");
+    }
+    let env = Env {
+        time_zones: Some(folder.path().into()),
+        ..Env::default()
+    };
+    let loudou = Loudou {
+        input: text,
+        env,
+        ..Loudou::default()
+    };
+    loudou.run("check -")
+}
+
+fn in_zone(zone: &str) -> String {
+    format!(
+        "version: 1\nrules: [{{ name: r, key: [], limits: [{{ algorithm: fixed_window, capacity: 9, window: day, \
+         zone: {zone} }}] }}]\n"
+    )
+}
+
+/// The name of a zone is not in the sandbox, but on this machine.
+#[test]
+fn the_name_of_a_time_zone_becomes_its_rule() {
+    let zones = [
+        ("Europe/Berlin", time_zone(3_600)),
+        // It does not follow the rule until 2030.
+        ("Africa/Casablanca", time_zone(0)),
+        ("Broken", b"TZif2".to_vec()),
+    ];
+    let meant = |zone: &str| {
+        let ran = check_in_zones(&in_zone(zone), &zones);
+        assert_eq!(ran.code, 1, "{zone}");
+        let (_, meant) = ran.out.lines().next()?.split_once("; did you mean ")?;
+        Some(meant.to_owned())
+    };
+    assert_eq!(meant("Europe/Berlin").as_deref(), Some("`CET-1`?"));
+    for zone in [
+        "Africa/Casablanca",
+        "Broken",
+        "Europe/Nowhere",
+        "../zones",
+        "Europe/../Europe/Berlin",
+        "/etc/passwd",
+    ] {
+        assert_eq!(meant(zone), None, "{zone}");
+    }
+}
+
+#[test]
+fn the_next_windows_of_the_calendar() {
+    let text = "\
+version: 1
+rules:
+  - name: plan
+    key: [ { header: x-tenant } ]
+    limits:
+      - { name: daily, algorithm: fixed_window, capacity: 9, window: 1d, align: clock }
+      - name: billed
+        algorithm: fixed_window
+        capacity: 1000
+        window: month
+        zone: CET-1CEST,M3.5.0,M10.5.0/3
+        starts: { day: 31 }
+      - { name: weekly, algorithm: fixed_window, capacity: 99, window: week, zone: '+13:00' }
+      - { name: yearly, algorithm: fixed_window, capacity: 999, window: year, starts: { month: 4, day: 6 } }
+";
+    let ran = check(text, "");
+    let (_, end) = ran.out.rsplit_once("\n\n").expect("the next windows");
+    assert_snapshot!(end, @"
+      next windows, on the clocks of their zones:
+        plan.billed: 2026-11-30 00:00, 2026-12-31 00:00, 2027-01-31 00:00
+        plan.weekly: 2026-11-30 00:00, 2026-12-07 00:00, 2026-12-14 00:00
+        plan.yearly: 2027-04-06 00:00, 2028-04-06 00:00, 2029-04-06 00:00
+    ");
+    let (_, meaning) = ran.out.split_once("key: ").unwrap_or(("", &ran.out));
+    assert!(
+        meaning.contains(
+            "may do 1000 in each month, from the 31st, by the clocks of CET-1CEST,M3.5.0,M10.5.0/3"
+        ),
+        "{meaning}"
+    );
+    assert!(
+        meaning.contains("may do 99 in each week, from Monday, in UTC+13:00"),
+        "{meaning}"
+    );
+    assert!(
+        meaning.contains("may do 999 in each year, from April 6, in UTC"),
+        "{meaning}"
+    );
+}

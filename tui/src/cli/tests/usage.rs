@@ -286,6 +286,7 @@ fn a_closed_pipe_ends_the_command_without_a_report() {
         patience: Nanos::ZERO,
         pause: |_| Ok(()),
         size: || None,
+        wall: || Nanos::ZERO,
         succeed_on_interrupt: || Ok(()),
     };
     let args = ["loudou", "--url", &fake.url, "buckets"];
