@@ -5,7 +5,7 @@
 //! the first time. So windows follow each other without a gap, and every instant is in exactly one
 //! window, also while clocks that were put back show the previous day again.
 //!
-//! Dates are those of the proleptic Gregorian calendar, as whole days since 1970. The work for one
+//! Dates belong to the proleptic Gregorian calendar and are whole days since 1970. The work for one
 //! window is bounded: a few dates, each with the changes of four years.
 
 use alloc::format;

@@ -17,7 +17,9 @@
 
 use alloc::vec::Vec;
 
-use loudou_limiter::Limits;
+use loudou_limiter::algorithm::Algorithm;
+use loudou_limiter::calendar::{Calendar, MAX_ZONE};
+use loudou_limiter::{Limit, Limits};
 use loudou_store::names::MAX_KEY;
 use loudou_store::page::{PAGE_HEAD, SLOTS, lease_bytes, slot_bytes};
 use loudou_store::{names, top, upstreams};
@@ -84,6 +86,9 @@ const TOP: usize = 640 << 10;
 const RULE: usize = 5_000;
 /// Size of a limit in a rule or an override.
 const LIMIT: usize = 930;
+/// Additional size of a limit per period of the calendar: twice the calendar with a zone of the
+/// maximum size, because an edit keeps the earlier limit, and its longer text.
+const CALENDAR: usize = 2 * (size_of::<Calendar>() + MAX_ZONE) + 2 * MAX_ZONE;
 /// Ratio of a match's memory to the size of its text.
 const MATCH: usize = 16;
 /// Number of copies of a regular expression's tables.
@@ -306,9 +311,25 @@ fn worker(file: &RuleFile) -> u64 {
     })
 }
 
+/// Returns the additional memory of limits per period of the calendar.
+fn calendars_in_worker(limits: &Limits) -> usize {
+    let has_calendar = |limit: &&Limit| match limit.algorithm() {
+        Algorithm::FixedWindow(window) => window.calendar().is_some(),
+        _ => false,
+    };
+    let count = limits.iter().filter(has_calendar).count();
+    CALENDAR.saturating_mul(count)
+}
+
 fn rule_in_worker(rule: &Rule) -> usize {
-    let limits = rule.limits.iter().len();
-    let all_of = |limits: usize| LIMIT.saturating_mul(limits);
+    let calendars = calendars_in_worker(&rule.limits);
+    let scaled_limits = SCALED
+        .saturating_mul(rule.limits.iter().len())
+        .saturating_add(calendars);
+    let all_of = |limits: &Limits| {
+        let own = LIMIT.saturating_mul(limits.iter().len());
+        own.saturating_add(calendars_in_worker(limits))
+    };
     let written = json_bytes(&rule.matches).saturating_mul(MATCH);
     let patterns = rule.matches.patterns();
     let patterns = patterns.iter().map(|(_, pattern)| pattern.bytes());
@@ -316,7 +337,7 @@ fn rule_in_worker(rule: &Rule) -> usize {
         .fold(0, usize::saturating_add)
         .saturating_mul(REGEX);
     let own = RULE
-        .saturating_add(all_of(limits))
+        .saturating_add(all_of(&rule.limits))
         .saturating_add(written)
         .saturating_add(regexes);
     let mut different: Vec<u32> = Vec::new();
@@ -328,13 +349,13 @@ fn rule_in_worker(rule: &Rule) -> usize {
                 let scaled = place.map_or_else(
                     |place| {
                         different.insert(place, scale.thousandths());
-                        SCALED.saturating_mul(limits)
+                        scaled_limits
                     },
                     |_known| 0,
                 );
                 scaled.saturating_add(SCALE)
             }
-            Override::Limits(limits) => all_of(limits.iter().len()).saturating_add(OWN),
+            Override::Limits(limits) => all_of(limits).saturating_add(OWN),
         };
         sum.saturating_add(own)
             .saturating_add(WORD)

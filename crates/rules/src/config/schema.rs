@@ -189,7 +189,7 @@ fn with(doc: String, schema: Map<String, Value>) -> Map<String, Value> {
         return schema;
     }
     let mut described = Map::new();
-    described.insert("description".to_string(), Value::from(doc));
+    described.insert("description".to_string(), Value::from(doc.trim_start()));
     described.extend(schema);
     described
 }

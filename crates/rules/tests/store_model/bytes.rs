@@ -199,6 +199,7 @@ fn limits() -> Vec<Value> {
         json!([lump, slow, clock]),
         json!([strict]),
         json!([slots]),
+        json!([{ "algorithm": "fixed_window", "capacity": 9, "window": "month", "zone": "CET-1CEST,M3.5.0,M10.5.0/3" }]),
         json!([{ "algorithm": "sliding_log", "capacity": 256, "window": "366d" }]),
         json!([{ "algorithm": "sliding_counter", "capacity": 9, "window": "7ns" }]),
         json!([{ "algorithm": "sliding_counter", "capacity": 9, "window": "7s", "align": "clock" }]),

@@ -348,3 +348,82 @@ fn a_problem_is_one_of_the_api() {
         ]
     );
 }
+
+/// Berlin's month from the 15th, over its end, on two workers. The wall clock of the fake host
+/// starts at 2023-11-14 23:13:20 in Berlin, and October had an hour more.
+#[test]
+fn a_billing_month_ends_for_all_workers() {
+    const NANOS: u64 = 1_000_000_000;
+    const DAY: u64 = 86_400;
+    const LEFT: u64 = 46 * 60 + 40;
+    let host = FakeHost::default();
+    let limit = json!({
+        "name": "billed", "algorithm": "fixed_window", "capacity": 2, "window": "month",
+        "zone": "CET-1CEST,M3.5.0,M10.5.0/3", "starts": { "day": 15 },
+    });
+    let configured = rules(
+        "enforce",
+        &[
+            ("limits", json!([limit])),
+            ("respond", json!({ "ratelimit_headers": "both" })),
+        ],
+    );
+    let file = file(&configured);
+    let mut workers = [0; 2].map(|_| DataPlane::new(file.clone(), Nanos::ZERO));
+    let (october, november, december) = (31 * DAY + 3_600, 30 * DAY, 31 * DAY);
+    for (step, (at, remaining, window, end)) in [
+        (0, Some(1), october, LEFT),
+        (60 * NANOS, Some(0), october, LEFT),
+        (60 * NANOS, None, october, LEFT),
+        (LEFT * NANOS - 1_000_000, None, october, LEFT),
+        (LEFT * NANOS, Some(1), november, LEFT + november),
+        (LEFT * NANOS + 1, Some(0), november, LEFT + november),
+        (
+            (LEFT + november) * NANOS - 1_000_000,
+            None,
+            november,
+            LEFT + november,
+        ),
+        (
+            (LEFT + november) * NANOS,
+            Some(1),
+            december,
+            LEFT + november + december,
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        host.now.set(at);
+        host.request("GET", "/", &[("x-user-id", b"alice")]);
+        let (is_refused, headers) = match workers[step % 2].decide(&host, 1, false).0 {
+            RequestOutcome::Refuse(reply) => (true, reply.headers),
+            RequestOutcome::Pass(headers) | RequestOutcome::Hold(headers) => (false, headers),
+        };
+        let header = |wanted: &str| {
+            let mut all = headers.iter().filter(|(name, _)| name == wanted);
+            all.next().map(|(_, value)| value.as_str())
+        };
+        let left = (end * NANOS - at).div_ceil(NANOS);
+        let policy = format!("\"per-user.billed\";q=2;w={window}");
+        assert_eq!(is_refused, remaining.is_none(), "step {step}");
+        assert_eq!(
+            header("ratelimit-policy"),
+            Some(policy.as_str()),
+            "step {step}"
+        );
+        assert_eq!(
+            header("x-ratelimit-reset"),
+            Some(left.to_string().as_str()),
+            "step {step}"
+        );
+        let retry_after = is_refused.then(|| left.to_string());
+        assert_eq!(header("retry-after"), retry_after.as_deref(), "step {step}");
+        let remaining = remaining.unwrap_or(0).to_string();
+        assert_eq!(
+            header("x-ratelimit-remaining"),
+            Some(remaining.as_str()),
+            "step {step}"
+        );
+    }
+}
