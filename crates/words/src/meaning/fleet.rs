@@ -25,6 +25,7 @@ pub struct Sharing {
     /// Maximum time that a request waits for the relay.
     waits_at_most_ns: u64,
     /// True if busy keys get tokens in advance, so that few of their requests wait.
+    #[serde(rename = "leases_beforehand")]
     prefetches: bool,
     /// Decision while the relay does not answer.
     on_outage: OnOutage,
