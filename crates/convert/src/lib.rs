@@ -3,6 +3,8 @@
 //!
 //! Each source has one module, which reads a text and adds rules to [`out::Out`]. A setting that a
 //! rule file cannot express becomes a warning and a comment, so nothing is lost silently.
+//!
+//! [`model`] has the sources' own algorithms.
 #![forbid(unsafe_code)]
 
 use std::rc::Rc;
@@ -16,6 +18,7 @@ mod envoy;
 mod gateway;
 mod ingress;
 mod locations;
+pub mod model;
 mod nginx;
 mod number;
 mod out;

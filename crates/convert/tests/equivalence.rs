@@ -5,6 +5,9 @@
 use std::borrow::Cow;
 
 use loudou_check::{Content, check};
+use loudou_convert::model::envoy::LocalBucket;
+use loudou_convert::model::nginx::LimitReq;
+use loudou_convert::model::{self, Counter, Model, Said};
 use loudou_convert::{Source, convert};
 use loudou_limiter::{Bucket, BucketRequest, Limits, Nanos, Verdict};
 use loudou_rules::request::Sample;
@@ -49,52 +52,44 @@ impl Ours {
     fn ask(&mut self, now_ms: u64) -> (Verdict, u64) {
         let ask = BucketRequest::new(1, Nanos::new(now_ms * 1_000_000));
         let answer = self.limits.answer(&mut self.bucket, &ask);
-        (answer.verdict(), answer.wait().get() / 1_000_000)
+        match (answer.verdict(), answer.wait().get() / 1_000_000) {
+            // nginx does not delay a request by less than a millisecond.
+            (Verdict::Hold, 0) => (Verdict::Admit, 0),
+            answer => answer,
+        }
     }
 }
 
-/// `ngx_http_limit_req_lookup` and `ngx_http_limit_req_account`, for one key and one limit.
-/// Numbers are in thousandths of a request, and in milliseconds.
-struct Nginx {
-    rate: i64,
-    burst: i64,
-    delay: i64,
-    state: Option<(i64, i64)>,
+/// One counter of the source.
+struct Theirs {
+    model: Model,
+    counter: Option<Counter>,
 }
 
-impl Nginx {
-    fn ask(&mut self, now: i64) -> (Verdict, u64) {
-        let excess = match self.state {
-            None => 0,
-            Some((excess, last)) => (excess - self.rate * (now - last) / 1_000 + 1_000).max(0),
+impl Theirs {
+    const fn new(model: Model) -> Self {
+        Self {
+            model,
+            counter: None,
+        }
+    }
+
+    /// Returns the verdict, and the wait in milliseconds.
+    fn ask(&mut self, now_ms: u64) -> (Verdict, u64) {
+        let ask = model::Ask {
+            now: Nanos::new(now_ms * 1_000_000),
+            cost: 1,
+            end: None,
         };
-        if excess > self.burst {
-            return (Verdict::Refuse, 0);
+        let (said, counter) = self.model.ask(self.counter.as_ref(), &ask);
+        match said {
+            Said::Refuse => return (Verdict::Refuse, 0),
+            Said::Pass | Said::Delay(_) => self.counter = Some(counter),
         }
-        self.state = Some((excess, now));
-        if excess <= self.delay {
-            return (Verdict::Admit, 0);
+        match said {
+            Said::Delay(wait) => (Verdict::Hold, wait.get() / 1_000_000),
+            _ => (Verdict::Admit, 0),
         }
-        let wait = (excess - self.delay) * 1_000 / self.rate;
-        (Verdict::Hold, u64::try_from(wait).expect("a wait"))
-    }
-}
-
-/// `AtomicTokenBucketImpl` of Envoy: the instant, in seconds, from which tokens are counted.
-struct Envoy {
-    max: f64,
-    per_second: f64,
-    since: f64,
-}
-
-impl Envoy {
-    fn ask(&mut self, now: f64) -> Verdict {
-        let total = ((now - self.since) * self.per_second).min(self.max);
-        if total < 1.0 {
-            return Verdict::Refuse;
-        }
-        self.since = now - (total - 1.0) / self.per_second;
-        Verdict::Admit
     }
 }
 
@@ -228,17 +223,12 @@ proptest! {
             "limit_req_zone $binary_remote_addr zone=one:1m rate={rate}r/s;\nserver {{ limit_req zone=one burst={burst} {word}; }}\n"
         );
         let mut ours = Ours::of("nginx.conf", &text);
-        let thousandths = |number: u64| i64::try_from(number * 1_000).expect("a number");
-        let mut theirs = Nginx {
-            rate: thousandths(rate),
-            burst: thousandths(burst),
-            delay: thousandths(delay),
-            state: None,
-        };
+        let limit = LimitReq::new(rate * 1_000, burst, delay);
+        let mut theirs = Theirs::new(Model::LimitReq(limit));
         let mut now = 1_000_000_u64;
         for gap in gaps {
             now += gap;
-            let (verdict, wait) = theirs.ask(i64::try_from(now).expect("an instant"));
+            let (verdict, wait) = theirs.ask(now);
             prop_assert_eq!(ours.ask(now), (verdict, wait), "at {}", now);
         }
     }
@@ -255,13 +245,12 @@ proptest! {
             "limit_req_zone $binary_remote_addr zone=one:1m rate={rate}r/m;\nserver {{ limit_req zone=one burst={burst} nodelay; }}\n"
         );
         let mut ours = Ours::of("nginx.conf", &text);
-        let burst = i64::try_from(burst * 1_000).expect("a number");
-        let rate = i64::try_from(rate * 1_000 / 60).expect("a number");
-        let mut theirs = Nginx { rate, burst, delay: burst, state: None };
+        let limit = LimitReq::new(rate * 1_000 / 60, burst, burst);
+        let mut theirs = Theirs::new(Model::LimitReq(limit));
         let mut now = 1_000_u64;
         for gap in gaps {
             now += gap;
-            let (verdict, _) = theirs.ask(i64::try_from(now * 1_000).expect("an instant"));
+            let (verdict, _) = theirs.ask(now * 1_000);
             prop_assert_eq!(ours.ask(now * 1_000).0, verdict, "at {} s", now);
         }
     }
@@ -271,7 +260,7 @@ proptest! {
     fn envoy_local(
         max in 1_u32..20,
         fill in prop::sample::select(&[1_u32, 2, 4, 8][..]),
-        interval in prop::sample::select(&[("0.250s", 0.25), ("0.5s", 0.5), ("1s", 1.0), ("4s", 4.0)][..]),
+        interval in prop::sample::select(&[("0.250s", 250), ("0.5s", 500), ("1s", 1_000), ("4s", 4_000)][..]),
         gaps in prop::collection::vec(prop_oneof![0_u32..3, 0_u32..40], 1..200),
     ) {
         let text = format!(
@@ -281,13 +270,14 @@ proptest! {
             interval.0
         );
         let mut ours = Ours::of("envoy.yaml", &text);
-        let per_second = f64::from(fill) / interval.1;
-        let mut theirs = Envoy { max: f64::from(max), per_second, since: 0.0 };
+        let interval = Nanos::new(interval.1 * 1_000_000);
+        let bucket = LocalBucket::new(u64::from(max), u64::from(fill), interval);
+        let mut theirs = Theirs::new(Model::LocalBucket(bucket));
         let mut eighths = 80_000_u32;
         for gap in gaps {
             eighths += gap;
-            let verdict = theirs.ask(f64::from(eighths) / 8.0);
-            prop_assert_eq!(ours.ask(u64::from(eighths) * 125).0, verdict, "at {}/8 s", eighths);
+            let now = u64::from(eighths) * 125;
+            prop_assert_eq!(ours.ask(now).0, theirs.ask(now).0, "at {}/8 s", eighths);
         }
     }
 

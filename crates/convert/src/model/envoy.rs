@@ -1,0 +1,47 @@
+//! A bucket of Envoy's `local_ratelimit`: `AtomicTokenBucketImpl` in
+//! `source/common/common/token_bucket_impl.cc`.
+
+use loudou_limiter::Nanos;
+use loudou_words::num::float;
+
+use super::{Ask, Said};
+
+/// A `token_bucket`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LocalBucket {
+    /// `max_tokens`.
+    pub max: f64,
+    /// Tokens per second.
+    pub rate: f64,
+    /// True for the bucket of all requests, which Envoy asks after the descriptors.
+    pub is_default: bool,
+}
+
+impl LocalBucket {
+    /// Returns a bucket with `max_tokens`, `tokens_per_fill` and `fill_interval`.
+    pub fn new(max: u64, fill: u64, interval: Nanos) -> Self {
+        // Envoy does not fill slower than a token per year.
+        let slowest = 1.0 / (365.0 * 24.0 * 60.0 * 60.0);
+        Self {
+            max: float(max),
+            rate: (float(fill) / seconds(interval)).max(slowest),
+            is_default: false,
+        }
+    }
+
+    /// Answers a request. The counter is the time from which the tokens are counted.
+    pub fn ask(&self, since: Option<f64>, ask: &Ask) -> (Said, f64) {
+        let now = seconds(ask.now);
+        let since = since.unwrap_or_else(|| now - self.max / self.rate);
+        let total = self.max.min((now - since) * self.rate);
+        let cost = float(ask.cost);
+        if now <= since || total.floor() < cost {
+            return (Said::Refuse, since);
+        }
+        (Said::Pass, now - (total - cost) / self.rate)
+    }
+}
+
+fn seconds(time: Nanos) -> f64 {
+    float(time.get()) / 1e9
+}
