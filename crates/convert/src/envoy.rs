@@ -3,10 +3,13 @@
 //! Since 1.31, Envoy refills these buckets continuously, at `tokens_per_fill` per `fill_interval`,
 //! and not in steps.
 
+use loudou_limiter::Nanos;
 use serde_json::{Map, Value, json};
 
 use crate::actions::{Actions, EntryValue};
 use crate::conditions::{Conditions, bucket_key};
+use crate::model::Model;
+use crate::model::envoy::LocalBucket;
 use crate::number::{proto_duration, rate};
 use crate::out::{Out, Place, Rule, quoted};
 use crate::routes::{Route, Routes, has_limit};
@@ -264,6 +267,11 @@ impl Config {
                 "the rule also counts requests that a descriptor counts, and Envoy counts only the others",
             );
         }
+        for counting in &mut rule.counted.limits {
+            if let Model::LocalBucket(bucket) = &mut counting.model {
+                bucket.is_default = true;
+            }
+        }
         rule.set("key", json!([]));
         if self.stops && !is_shadow {
             rule.set("stop", json!(true));
@@ -290,6 +298,8 @@ impl Config {
             "limits",
             json!([{ "algorithm": "token_bucket", "capacity": max, "rate": rate(fill, nanos) }]),
         );
+        let model = LocalBucket::new(max, fill, Nanos::new(nanos));
+        rule.counts(bucket.place().to_string(), Model::LocalBucket(model));
         if let Some(value) = conditions.value() {
             rule.set("match", value);
         }

@@ -3,10 +3,14 @@
 //! Envoy Gateway counts a rule per route of the target, unless it is `shared`. Global limits are
 //! windows of a rate limit service, and local limits are buckets of Envoy's `local_ratelimit`.
 
+use loudou_limiter::Nanos;
 use serde_json::{Value, json};
 
 use crate::conditions::{Conditions, named};
 use crate::ingress::listed;
+use crate::model::Model;
+use crate::model::envoy::LocalBucket;
+use crate::model::service::Window;
 use crate::number::{duration, rate, unit};
 use crate::out::{Out, Rule, quoted};
 use crate::yaml::At;
@@ -182,10 +186,17 @@ impl Target {
             out.lost(&limit.place(), &message);
             return;
         };
+        let counter = format!("{original} {}", at.place());
         let limit = if is_global {
             rule.set("scope", json!("fleet"));
+            rule.counts(counter, Model::Window(Window::new(requests, window)));
             json!({ "algorithm": "fixed_window", "capacity": requests, "window": duration(window), "align": "clock" })
         } else {
+            let bucket = LocalBucket {
+                is_default: at.get("clientSelectors").items().is_empty(),
+                ..LocalBucket::new(requests, requests, Nanos::new(window))
+            };
+            rule.counts(counter, Model::LocalBucket(bucket));
             json!({ "algorithm": "token_bucket", "capacity": requests, "rate": rate(requests, window) })
         };
         cost(&at.get("cost"), requests, &mut rule);

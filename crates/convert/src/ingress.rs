@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 use crate::locations::{
     Host, Key, Location, MAX_LOCATIONS, MAX_USES, Pattern, Server, Use, add_rules,
 };
-use crate::nginx::{LEASE, REFUNDED, limit, rounded};
+use crate::model::Model;
+use crate::model::nginx::LimitConn;
+use crate::nginx::{LEASE, REFUNDED, limit, model, rounded};
 use crate::number::Nginx;
 use crate::out::{Out, Place, Problem, quoted};
 use crate::yaml::At;
@@ -321,7 +323,12 @@ impl Annotations {
             };
             has_requests = true;
             let burst = number.saturating_mul(multiplier);
-            let mut limit = self.usage(name, label, place, limit(&rate, burst, burst));
+            let mut limit = self.usage(
+                name,
+                label,
+                place,
+                (limit(&rate, burst, burst), model(&rate, burst, burst)),
+            );
             limit.status = statuses.0;
             limit.remarks.extend(rounded(&rate));
             uses.push(limit);
@@ -329,7 +336,8 @@ impl Annotations {
         let number = self.number("limit-connections", out);
         if let Some((number, place)) = number.filter(|(number, _)| *number > 0) {
             let limit = json!({ "algorithm": "concurrency", "capacity": number });
-            let mut limit = self.usage("limit-connections", "connections", place, limit);
+            let model = Model::LimitConn(LimitConn { most: number });
+            let mut limit = self.usage("limit-connections", "connections", place, (limit, model));
             limit.status = statuses.1;
             limit.differences.push(LEASE.to_owned());
             if has_requests {
@@ -339,12 +347,13 @@ impl Annotations {
         }
     }
 
-    fn usage(&self, name: &str, label: &str, place: Place, limit: Value) -> Use {
+    fn usage(&self, name: &str, label: &str, place: Place, (limit, model): (Value, Model)) -> Use {
         Use {
             zone: format!("{} {label}", self.ingress),
             name: self.ingress.clone(),
             key: self.key(),
             limit,
+            model,
             label: label.to_owned(),
             status: 0,
             is_dry: false,

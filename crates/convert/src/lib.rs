@@ -4,7 +4,7 @@
 //! Each source has one module, which reads a text and adds rules to [`out::Out`]. A setting that a
 //! rule file cannot express becomes a warning and a comment, so nothing is lost silently.
 //!
-//! [`model`] has the sources' own algorithms.
+//! [`model`] has the sources' own algorithms, and [`mod@prove`] compares them with the rules.
 #![forbid(unsafe_code)]
 
 use std::rc::Rc;
@@ -22,6 +22,7 @@ pub mod model;
 mod nginx;
 mod number;
 mod out;
+pub mod prove;
 mod redis_cell;
 mod routes;
 mod service;
@@ -49,6 +50,8 @@ pub struct Converted {
     pub text: String,
     /// Differences between the sources and the rule file, and settings without a counterpart.
     pub warnings: Vec<Problem>,
+    /// The source's own limits of each rule, in the order of the rules.
+    pub counted: Vec<prove::Counted>,
 }
 
 /// Names of all sources, for messages.

@@ -7,6 +7,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::conditions::{Conditions, escaped, exempt, whole};
+use crate::model::Model;
 use crate::out::{Out, Place, Rule, quoted};
 
 /// Maximum number of locations of a server.
@@ -208,6 +209,8 @@ pub(crate) struct Use {
     pub(crate) key: Key,
     /// Fields of the limit, without its name.
     pub(crate) limit: Value,
+    /// The same limit in nginx.
+    pub(crate) model: Model,
     /// Name of the limit.
     pub(crate) label: String,
     pub(crate) status: u64,
@@ -385,6 +388,7 @@ fn add_rule(
             fields.extend(own.clone());
         }
         limits.push(Value::Object(fields));
+        rule.counts(&limit.zone, limit.model.clone());
         rule.remarks.extend(limit.remarks.clone());
         for difference in limit.differences.iter().chain(&limit.key.differences) {
             rule.differs(difference.clone());

@@ -5,6 +5,8 @@
 //! counter is kept, because the sources differ in it: nginx keeps nothing of a refused request, and
 //! a rate limit service keeps everything.
 
+use std::cmp::Ordering;
+
 use loudou_limiter::Nanos;
 
 pub mod envoy;
@@ -121,6 +123,17 @@ impl Model {
                 let (said, next) = limiter.ask(None, ask);
                 (said, Counter::Tokens(next))
             }
+        }
+    }
+
+    /// Returns the order in which Envoy asks two of its buckets.
+    pub(crate) fn order(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            (Self::LocalBucket(one), Self::LocalBucket(other)) => {
+                let is_default = one.is_default.cmp(&other.is_default);
+                is_default.then(one.rate.total_cmp(&other.rate))
+            }
+            _ => Ordering::Equal,
         }
     }
 

@@ -13,6 +13,8 @@ use crate::conditions::{escaped, whole};
 use crate::locations::{
     Host, Key, Location, MAX_LOCATIONS, MAX_SERVERS, MAX_USES, Pattern, Server, Use, add_rules,
 };
+use crate::model::Model;
+use crate::model::nginx::{LimitConn, LimitReq};
 use crate::number::Nginx;
 use crate::out::{Out, Place, Problem, quoted};
 use syntax::Directive;
@@ -62,6 +64,11 @@ pub(crate) fn limit(rate: &Nginx, burst: u64, delay: u64) -> Value {
         fields.insert("immediate".to_owned(), json!(delay));
     }
     limit
+}
+
+/// Returns nginx's own limit for the same numbers.
+pub(crate) fn model(rate: &Nginx, burst: u64, delay: u64) -> Model {
+    Model::LimitReq(LimitReq::new(rate.millis, burst, delay))
 }
 
 /// Remark about a rate that nginx rounds.
@@ -577,6 +584,7 @@ impl Reader {
             name: name.to_owned(),
             key,
             limit: limit(rate, burst, delay),
+            model: model(rate, burst, delay),
             label: label(name),
             status: level.request_status,
             is_dry: level.request_dry,
@@ -602,6 +610,7 @@ impl Reader {
             name: name.to_owned(),
             key,
             limit: json!({ "algorithm": "concurrency", "capacity": capacity }),
+            model: Model::LimitConn(LimitConn { most: capacity }),
             label: label(name),
             status: level.connection_status,
             is_dry: level.connection_dry,

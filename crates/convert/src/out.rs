@@ -9,6 +9,8 @@ use loudou_rules::config::{self, MAX_RULES, Severity};
 use loudou_words::text::{escape, shortened};
 use serde_json::{Map, Value, json};
 
+use crate::model::Model;
+use crate::prove::{Counted, Counting};
 use crate::{Converted, SOURCES, write};
 
 /// Maximum number of warnings. More warnings usually have one cause.
@@ -91,6 +93,7 @@ pub(crate) struct Rule {
     /// Differences between the source and the rule.
     pub(crate) differences: Vec<String>,
     pub(crate) fields: Map<String, Value>,
+    pub(crate) counted: Counted,
 }
 
 impl Rule {
@@ -102,7 +105,16 @@ impl Rule {
             remarks: Vec::new(),
             differences: Vec::new(),
             fields: Map::new(),
+            counted: Counted::default(),
         }
+    }
+
+    /// Adds the source's own limit. Rules with the same text for the counter share its counters.
+    pub(crate) fn counts(&mut self, counter: impl Into<String>, model: Model) {
+        self.counted.limits.push(Counting {
+            counter: counter.into(),
+            model,
+        });
     }
 
     pub(crate) fn set(&mut self, field: &str, value: Value) {
@@ -194,6 +206,7 @@ impl Out {
             self.warn(&rule.place, &format!("{name}: {difference}"));
         }
         self.names.insert(name.clone());
+        rule.counted.rule.clone_from(&name);
         rule.name = name;
         self.rules.push(rule);
     }
@@ -243,6 +256,7 @@ impl Out {
         Ok(Converted {
             text,
             warnings: self.warnings,
+            counted: self.rules.into_iter().map(|rule| rule.counted).collect(),
         })
     }
 }

@@ -6,6 +6,8 @@ use std::rc::Rc;
 use loudou_check::document::Position;
 use serde_json::json;
 
+use crate::model::Model;
+use crate::model::redis_cell::Throttle;
 use crate::number::rate;
 use crate::out::{Out, Place, Rule, quoted};
 
@@ -91,6 +93,8 @@ pub(crate) fn convert(file: &Rc<str>, text: &str, out: &mut Out) {
             "limits",
             json!([{ "algorithm": "funnel", "capacity": burst.saturating_add(1), "rate": rate(*count, nanos) }]),
         );
+        let throttle = Throttle::new(*burst, *count, *period);
+        rule.counts(key, Model::Throttle(throttle));
         if *quantity > 1 {
             rule.set("cost", json!(quantity));
         }

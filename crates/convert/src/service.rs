@@ -11,8 +11,11 @@ use serde_json::{Map, Value, json};
 use crate::actions::{Actions, Entry, EntryValue, Input};
 use crate::conditions::{Conditions, bucket_key};
 use crate::envoy::{fraction, status};
+use crate::model::Model;
+use crate::model::service::Window;
 use crate::number::{duration, unit};
 use crate::out::{Out, Place, Rule, quoted};
+use crate::prove::Counting;
 use crate::routes::Routes;
 use crate::yaml::At;
 
@@ -300,12 +303,12 @@ impl Service<'_> {
                     })
                 };
                 if let Some(node) = exact.or_else(wild).or(plain) {
-                    self.node(node, index, walk.clone(), Map::new(), out);
+                    self.node(node, index, walk.clone(), Vec::new(), out);
                 }
             }
             EntryValue::Of(input) => {
                 let mut others = Vec::new();
-                let mut overrides = Map::new();
+                let mut overrides = Vec::new();
                 let is_last = index.saturating_add(1) == described.actions.entries.len();
                 // An override needs the rule of the plain descriptor, and has its mode.
                 let takes_overrides =
@@ -328,10 +331,10 @@ impl Service<'_> {
                         if node.get("share_threshold").truth() != Some(true) {
                             inner.parts.push(input.part());
                         }
-                        self.node(node, index, inner, Map::new(), out);
+                        self.node(node, index, inner, Vec::new(), out);
                     } else if let (true, Some(exception)) = (takes_overrides, exception(node)) {
                         self.reached.insert(id(&node.place()));
-                        overrides.insert(bucket_key(std::slice::from_ref(&text)), exception);
+                        overrides.push((bucket_key(std::slice::from_ref(&text)), exception));
                     } else {
                         let mut inner = walk.clone();
                         if !input.require(std::slice::from_ref(&text), &mut inner.conditions) {
@@ -339,7 +342,7 @@ impl Service<'_> {
                                 .differences
                                 .push(format!("the rule does not test `{}`", quoted(&text)));
                         }
-                        self.node(node, index, inner, Map::new(), out);
+                        self.node(node, index, inner, Vec::new(), out);
                         others.push(text);
                     }
                 }
@@ -364,7 +367,7 @@ impl Service<'_> {
         node: &At,
         index: usize,
         mut walk: Walk,
-        overrides: Map<String, Value>,
+        overrides: Vec<(String, Exception)>,
         out: &mut Out,
     ) {
         walk.words.push(words(node));
@@ -409,7 +412,7 @@ impl Service<'_> {
             rule.set("match", value);
         }
         rule.set("key", json!(walk.parts));
-        let Some(window) = window(&limit) else {
+        let Some((window, model)) = window(&limit) else {
             let message = format!(
                 "{}: expected `unit` second, minute, hour, day, week, month or year, and `requests_per_unit`",
                 rule.original()
@@ -418,8 +421,15 @@ impl Service<'_> {
             return;
         };
         rule.set("limits", json!([window]));
+        rule.counts(node.place().to_string(), Model::Window(model));
         if !overrides.is_empty() {
-            rule.set("overrides", Value::Object(overrides));
+            let mut values = Map::new();
+            for (key, Exception { value, counting }) in overrides {
+                let counting = counting.map(|counting| (key.clone(), counting));
+                rule.counted.overrides.extend(counting);
+                values.insert(key, value);
+            }
+            rule.set("overrides", Value::Object(values));
         }
         if let Some(cost) = &self.described.actions.cost {
             rule.set("cost", cost.clone());
@@ -441,15 +451,16 @@ impl Service<'_> {
 }
 
 /// Returns the limit of a `rate_limit`.
-fn window(limit: &At) -> Option<Value> {
+fn window(limit: &At) -> Option<(Value, Window)> {
     let nanos = unit(limit.get("unit").str()?)?;
     let capacity = limit.get("requests_per_unit").number()?;
-    Some(json!({
+    let value = json!({
         "algorithm": "fixed_window",
         "capacity": capacity,
         "window": duration(nanos),
         "align": "clock",
-    }))
+    });
+    Some((value, Window::new(capacity, nanos)))
 }
 
 /// Returns true if the limit of a node gives a rule that refuses.
@@ -467,14 +478,30 @@ fn has_capacity(limit: &At) -> bool {
     requests.is_some_and(|requests| (1..=MAX_CAPACITY).contains(&requests))
 }
 
+/// The override for a value, with the service's own limit.
+struct Exception {
+    value: Value,
+    counting: Option<Counting>,
+}
+
 /// Returns the override for a node of one value, or `None` if it needs a rule.
-fn exception(node: &At) -> Option<Value> {
+fn exception(node: &At) -> Option<Exception> {
     let limit = node.get("rate_limit");
     if !limit.exists() || limit.get("unlimited").truth() == Some(true) {
-        return Some(json!("unlimited"));
+        return Some(Exception {
+            value: json!("unlimited"),
+            counting: None,
+        });
     }
     if node.get("shadow_mode").truth() == Some(true) || !has_capacity(&limit) {
         return None;
     }
-    Some(json!({ "limits": [window(&limit)?] }))
+    let (window, model) = window(&limit)?;
+    Some(Exception {
+        value: json!({ "limits": [window] }),
+        counting: Some(Counting {
+            counter: node.place().to_string(),
+            model: Model::Window(model),
+        }),
+    })
 }

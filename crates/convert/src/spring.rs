@@ -10,6 +10,8 @@ use loudou_check::document::Position;
 use serde_json::{Value, json};
 
 use crate::conditions::{Conditions, named};
+use crate::model::Model;
+use crate::model::spring::Limiter;
 use crate::out::{Out, Place, Rule, quoted};
 use crate::yaml::At;
 
@@ -362,6 +364,14 @@ fn add(route: &Route, earlier: &[&Route], place: &Place, args: &Args, out: &mut 
             "align": "clock",
         }]),
     );
+    let capacity = burst.unwrap_or(1);
+    let limiter = Limiter { rate, capacity };
+    if limiter.forgets() {
+        rule.differs(
+            "Spring's script keeps nothing with these numbers, because twice the time to fill the bucket is below a second, so it limits nothing",
+        );
+    }
+    rule.counts(&route.id, Model::Limiter(limiter));
     if let Some(cost) = number("requestedTokens").filter(|cost| *cost != 1) {
         rule.set("cost", json!(cost));
     }

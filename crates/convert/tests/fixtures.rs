@@ -22,7 +22,7 @@ fn converted(names: &[&str]) -> String {
         .zip(&texts)
         .map(|(name, bytes)| Source { name, bytes })
         .collect();
-    let Converted { text, warnings } =
+    let Converted { text, warnings, .. } =
         convert(&sources).unwrap_or_else(|errors| panic!("{errors:#?}"));
     accepted(&text);
     let warnings: Vec<String> = warnings
