@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use loudou_limiter::{Nanos, Verdict};
+use loudou_rules::request::Sample;
 use serde::Serialize;
 
 use super::engine::Reported;
@@ -18,6 +19,24 @@ pub struct Decided<'a> {
     pub(crate) request: &'a LoggedRequest<'a>,
     /// Outcome under the first rule file.
     pub reported: &'a Reported<'a>,
+}
+
+impl Decided<'_> {
+    /// Returns the time of arrival, on the clock of the trace.
+    pub const fn at(&self) -> Nanos {
+        self.request.at
+    }
+
+    /// Returns the time at which the request ended, if the log has its duration.
+    pub fn end(&self) -> Option<Nanos> {
+        let duration = self.request.duration?;
+        Some(self.request.at.saturating_add(duration))
+    }
+
+    /// Returns a copy of the request, as rules read it.
+    pub fn sample(&self) -> Sample<'_> {
+        self.request.request.clone()
+    }
 }
 
 /// Returns the name of a verdict.

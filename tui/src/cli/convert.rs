@@ -1,8 +1,8 @@
 //! Implements `loudou convert`, which converts the limits of other rate limiters to a rule file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use loudou_check::severity;
 use loudou_convert::{Problem, Source, convert};
@@ -11,6 +11,10 @@ use loudou_words::text::escape;
 use super::context::Context;
 use super::files::{bytes_of, name_of, painted};
 use super::outcome::Outcome;
+use super::replay::LogArgs;
+use super::world::Usage;
+
+mod prove;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -18,7 +22,8 @@ Examples:
   loudou convert nginx.conf > rules.yaml          limit_req and limit_conn
   loudou convert envoy.yaml                       Envoy's local_ratelimit
   loudou convert ratelimit.yaml envoy.yaml        a rate limit service, with the actions in Envoy
-  loudou convert nginx.conf | loudou check -      the result in words";
+  loudou convert nginx.conf | loudou check -      the result in words
+  loudou convert nginx.conf --prove access.log    where the rules differ from nginx";
 
 #[derive(Debug, Args)]
 #[command(before_long_help = EXAMPLES)]
@@ -30,10 +35,19 @@ pub(crate) struct ConvertArgs {
     /// of Spring Cloud Gateway, or CL.THROTTLE of redis-cell
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
+    /// Compare the rules with their source over logs
+    ///
+    /// Prints where they differ instead of the rule file, and fails if they differ. Logs are access logs or traces, as
+    /// `loudou replay --trace` reads them
+    #[arg(long, value_name = "LOG", num_args = 1..)]
+    pub(crate) prove: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
 }
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: &ConvertArgs) -> Result<Outcome> {
     context.only_text()?;
+    check_use(context, args)?;
     let mut texts = Vec::new();
     for path in &args.files {
         texts.push((name_of(path), bytes_of(context, path)?));
@@ -44,8 +58,11 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ConvertArgs) -> Result<O
         .collect();
     match convert(&sources) {
         Ok(converted) => {
-            write!(context.io.out, "{}", converted.text)?;
             print(context, &converted.warnings)?;
+            if !args.prove.is_empty() {
+                return prove::run(context, &converted, &args.prove, &args.log);
+            }
+            write!(context.io.out, "{}", converted.text)?;
             Ok(Outcome::Done)
         }
         Err(problems) => {
@@ -53,6 +70,24 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ConvertArgs) -> Result<O
             Ok(Outcome::Failed)
         }
     }
+}
+
+fn check_use(context: &Context<'_, '_>, args: &ConvertArgs) -> Result<()> {
+    let dash = Path::new("-");
+    let inputs = args.files.iter().chain(&args.prove);
+    if inputs.filter(|path| *path == dash).count() > 1 {
+        let wrong = "only one of FILE and --prove can be standard input";
+        bail!(Usage(wrong.to_owned()));
+    }
+    if args.prove.iter().any(|path| path == dash) && context.io.input_terminal {
+        let wrong = "write --prove LOG, or pipe a log into standard input";
+        bail!(Usage(wrong.to_owned()));
+    }
+    if args.prove.is_empty() && !args.log.is_default() {
+        let wrong = "--format, --log-format, --source, --from and --to are options of --prove";
+        bail!(Usage(wrong.to_owned()));
+    }
+    args.log.check_use()
 }
 
 /// Prints problems in the form of compiler messages, so that editors find their places.

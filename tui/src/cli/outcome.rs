@@ -30,7 +30,7 @@ const MEANINGS: [(Outcome, &str); 7] = [
     (Outcome::Done, "success"),
     (
         Outcome::Failed,
-        "problems found by check, nothing to convert, an import with failures, a screen left while changes wait, or any other failure",
+        "problems found by check, nothing to convert, differences found by convert --prove, an import with failures, a screen left while changes wait, or any other failure",
     ),
     (Outcome::Misused, "wrong usage; nothing was changed"),
     (

@@ -31,14 +31,14 @@ mod compared;
 mod form;
 mod html;
 mod of_keys;
-mod over_time;
+pub(super) mod over_time;
 mod plot;
 mod progress;
 mod records;
 mod suggest;
-mod traces;
+pub(super) mod traces;
 mod view;
-mod words;
+pub(super) mod words;
 
 use form::FormArg;
 use html::page::RuleText;
@@ -82,6 +82,37 @@ pub(crate) struct ReplayArgs {
     /// are sorted by their start time
     #[arg(long, value_name = "FILE", default_value = "-", num_args = 1..)]
     trace: Vec<PathBuf>,
+    #[command(flatten)]
+    log: LogArgs,
+    /// Another rule file to compare with; up to 7
+    #[arg(long, value_name = "FILE")]
+    compare: Vec<PathBuf>,
+    /// With --output csv: rules, keys or timeline
+    ///
+    /// rules are the verdicts of each rule, keys the most refused keys, timeline the requests over time [default: rules]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "TABLE",
+        hide_possible_values = true,
+        conflicts_with = "suggest"
+    )]
+    table: Option<CsvTable>,
+    /// How many keys to list [default: 10]
+    ///
+    /// Of the most refused and the most changed; with --output csv the default is all that are counted
+    #[arg(long, value_name = "N", value_parser = keys, conflicts_with = "suggest", allow_hyphen_values = true)]
+    keys: Option<u32>,
+    #[command(flatten)]
+    suggest: SuggestArgs,
+    /// Fail at the first invalid line
+    #[arg(long)]
+    strict: bool,
+}
+
+/// How to read a log.
+#[derive(Clone, Debug, Default, Args)]
+pub(super) struct LogArgs {
     /// Format of the traces; see --help [default: detected]
     ///
     /// Detected for each file from its lines: trace (JSON Lines with `at_ns`), envoy (Envoy's default access log, or
@@ -115,38 +146,32 @@ pub(crate) struct ReplayArgs {
     /// Leave out requests from this time on
     #[arg(long, value_name = "TIME", value_parser = Bound::parse, allow_hyphen_values = true)]
     to: Option<Bound>,
-    /// Another rule file to compare with; up to 7
-    #[arg(long, value_name = "FILE")]
-    compare: Vec<PathBuf>,
-    /// With --output csv: rules, keys or timeline
-    ///
-    /// rules are the verdicts of each rule, keys the most refused keys, timeline the requests over time [default: rules]
-    #[arg(
-        long,
-        value_enum,
-        value_name = "TABLE",
-        hide_possible_values = true,
-        conflicts_with = "suggest"
-    )]
-    table: Option<CsvTable>,
-    /// How many keys to list [default: 10]
-    ///
-    /// Of the most refused and the most changed; with --output csv the default is all that are counted
-    #[arg(long, value_name = "N", value_parser = keys, conflicts_with = "suggest", allow_hyphen_values = true)]
-    keys: Option<u32>,
-    #[command(flatten)]
-    suggest: SuggestArgs,
-    /// Fail at the first invalid line
-    #[arg(long)]
-    strict: bool,
 }
 
-impl ReplayArgs {
+impl LogArgs {
     const fn window(&self) -> Window {
         Window {
             from: self.from,
             to: self.to,
         }
+    }
+
+    /// Fails if no time is between `--from` and `--to`.
+    pub(super) fn check_use(&self) -> Result<()> {
+        if self.window().is_empty() {
+            let wrong = "--from has to be before --to";
+            bail!(Usage(wrong.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Returns true if no option is given.
+    pub(super) const fn is_default(&self) -> bool {
+        self.format.is_none()
+            && self.log_format.is_none()
+            && self.source.is_none()
+            && self.from.is_none()
+            && self.to.is_none()
     }
 }
 
@@ -170,9 +195,12 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ReplayArgs) -> Result<Ou
     if args.suggest.suggest {
         let tried = args.suggest.tried()?;
         let traces = traces::expand(&args.trace)?;
-        let found = with_inputs(context, args, &traces, |inputs, reading, watch| {
-            suggest(inputs, reading, (&file, tried), watch)
-        })?;
+        let found = with_inputs(
+            context,
+            (&args.log, args.strict),
+            &traces,
+            |inputs, reading, watch| suggest(inputs, reading, (&file, tried), watch),
+        )?;
         nothing(&traces, &found.intake)?;
         let source = (traces.name(), text);
         suggest::print(context, source, &found, args.suggest.at_most)?;
@@ -191,9 +219,12 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ReplayArgs) -> Result<Ou
     let run = Run::new((&name, &file), &others);
     let mut run = run.map_err(|gave_up| anyhow!("no room for buckets: {gave_up:?}"))?;
     let traces = traces::expand(&args.trace)?;
-    let input = with_inputs(context, args, &traces, |inputs, reading, watch| {
-        replay(inputs, reading, &mut run, watch)
-    })?;
+    let input = with_inputs(
+        context,
+        (&args.log, args.strict),
+        &traces,
+        |inputs, reading, watch| replay(inputs, reading, &mut run, watch),
+    )?;
     nothing(&traces, &input)?;
     let summary = RunSummary::new(&traces.name(), &input, &run, most_keys(context, args));
     if context.is_html() {
@@ -214,7 +245,7 @@ fn rules(context: &mut Context<'_, '_>, path: &Path) -> Result<Option<(RuleText,
 }
 
 /// Fails if the traces have other lines but no requests.
-fn nothing(traces: &Traces, input: &Intake) -> Result<()> {
+pub(super) fn nothing(traces: &Traces, input: &Intake) -> Result<()> {
     if input.records > 0 {
         return Ok(());
     }
@@ -248,10 +279,7 @@ fn check_use(context: &Context<'_, '_>, args: &ReplayArgs) -> Result<()> {
             "--compare takes at most {MOST_COMPARED} files, not {count}"
         )));
     }
-    if args.window().is_empty() {
-        let wrong = "--from has to be before --to";
-        bail!(Usage(wrong.to_owned()));
-    }
+    args.log.check_use()?;
     if args.table.is_some() && context.format() != Format::Csv {
         let wrong = "--table chooses a table of --output csv";
         bail!(Usage(wrong.to_owned()));
@@ -283,9 +311,9 @@ fn most_keys(context: &Context<'_, '_>, args: &ReplayArgs) -> usize {
 }
 
 /// Opens the traces for `work`, and shows its progress.
-fn with_inputs<T>(
+pub(super) fn with_inputs<T>(
     context: &mut Context<'_, '_>,
-    args: &ReplayArgs,
+    (log, strict): (&LogArgs, bool),
     traces: &Traces,
     work: impl FnOnce(Vec<Input<'_>>, &Reading<'_>, &mut dyn Observer) -> Result<T, Error>,
 ) -> Result<T> {
@@ -306,11 +334,11 @@ fn with_inputs<T>(
     let shows = *err_terminal && !(jsonl && *out_terminal);
     let (inputs, total) = traces.open(&mut **input)?;
     let reading = Reading {
-        format: args.format.map(LogFormat::from),
-        pattern: args.log_format.clone(),
-        source: args.source.clone().unwrap_or_default(),
-        window: args.window(),
-        strict: args.strict,
+        format: log.format.map(LogFormat::from),
+        pattern: log.log_format.clone(),
+        source: log.source.clone().unwrap_or_default(),
+        window: log.window(),
+        strict,
         scratch: &scratch,
         ..Reading::default()
     };

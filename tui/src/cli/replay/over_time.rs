@@ -11,10 +11,10 @@ use loudou_words::text::{date, humanise};
 /// Times from this value on are calendar time (after 1973).
 pub(super) const CALENDAR_NS: u64 = 100_000_000_000_000_000;
 /// Maximum width of output other than tables.
-pub(super) const WIDEST: usize = 78;
+pub(in crate::cli) const WIDEST: usize = 78;
 
 /// Formats a time of a trace: a date, or the time since the start of the trace.
-pub(super) fn instant(ns: u64) -> String {
+pub(in crate::cli) fn instant(ns: u64) -> String {
     if ns < CALENDAR_NS {
         return humanise(ns);
     }

@@ -14,10 +14,10 @@ use loudou_words::text::escape;
 
 /// Paths of the traces. They are sorted by name, so that the order of the arguments does not
 /// matter.
-pub(super) struct Traces(Vec<PathBuf>);
+pub(in crate::cli) struct Traces(Vec<PathBuf>);
 
 /// Returns the files that the arguments name, without duplicates.
-pub(super) fn expand(arguments: &[PathBuf]) -> Result<Traces> {
+pub(in crate::cli) fn expand(arguments: &[PathBuf]) -> Result<Traces> {
     let mut paths = Vec::new();
     for argument in arguments {
         let text = argument.to_string_lossy();
@@ -55,7 +55,7 @@ fn identity(path: &Path) -> Result<(u64, u64), PathBuf> {
 
 impl Traces {
     /// Describes all traces in a few words, unescaped.
-    pub(super) fn name(&self) -> String {
+    pub(in crate::cli) fn name(&self) -> String {
         match self.0.as_slice() {
             [path] => name_of(path),
             paths => format!("{} files", paths.len()),

@@ -9,7 +9,7 @@ use crate::cli::world::Style;
 use loudou_words::text::escape;
 
 /// Prints a note or a warning, which may take several lines.
-pub(super) fn print_note(
+pub(in crate::cli) fn print_note(
     kind: &str,
     note: &str,
     out: &mut dyn Write,

@@ -42,3 +42,97 @@ fn a_text_without_limits() {
     loudou convert: error: no limit was converted
     ");
 }
+
+/// Writes a file and a log into a folder, and compares them.
+fn prove(conf: &str, log: &str, options: &str) -> Ran {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("nginx.conf");
+    std::fs::write(&path, conf).expect("writes");
+    let loudou = Loudou {
+        input: log,
+        ..Loudou::default()
+    };
+    let line = format!("convert {} --prove - {options}", path.display());
+    let mut ran = loudou.run(&line);
+    ran.err = ran.err.replace(&folder.path().display().to_string(), "");
+    ran
+}
+
+const ZONE: &str = "limit_req_zone $binary_remote_addr zone=one:1m rate=1r/s;\n";
+/// Three requests of one client in the same second.
+const LOG: &str = "{\"at_ns\":0,\"source\":\"10.0.0.1\",\"path\":\"/a\"}\n\
+    {\"at_ns\":1000000,\"source\":\"10.0.0.1\",\"path\":\"/b\"}\n\
+    {\"at_ns\":2000000,\"source\":\"10.0.0.1\",\"path\":\"/a\"}\n";
+
+#[test]
+fn a_proof_without_differences() {
+    let ran = prove(
+        &format!("{ZONE}server {{ limit_req zone=one; }}\n"),
+        LOG,
+        "",
+    );
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_snapshot!(ran.out, @r"
+    (standard input): 3 requests, 3 equal, 0 more allowed, 0 less allowed, 0 delayed differently
+
+    RULE  REQUESTS  EQUAL  MORE  LESS  DELAY  NO KEY
+    one          3      3     0     0      0       0
+
+    note: which limits a request meets, its key and its cost are read from the
+          rules. Only the counting is compared.
+    ");
+    assert_eq!(ran.err, "");
+}
+
+#[test]
+fn a_proof_with_differences() {
+    let conf = "server { location /a { limit_req zone=one; } location /b { limit_req zone=one burst=5; } }\n";
+    let ran = prove(&format!("{ZONE}{conf}"), LOG, "--format trace");
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert_snapshot!(ran.out, @r"
+    (standard input): 3 requests, 2 equal, 0 more allowed, 0 less allowed, 1 delayed differently
+
+    RULE   REQUESTS  EQUAL  MORE  LESS  DELAY  NO KEY
+    one           2      2     0     0      0       0
+    one-2         1      0     0     0      1       0
+
+    why they differ
+    REQUESTS  CAUSE
+           1  the source counts the requests of these rules together, and each rule counts its own: one, one-2
+
+    differences
+    LINE  TIME  RULE   KEY       SOURCE       RULES
+       2  1ms   one-2  10.0.0.1  waits 999ms  passes
+
+    note: which limits a request meets, its key and its cost are read from the
+          rules. Only the counting is compared.
+    ");
+}
+
+#[test]
+fn a_proof_of_nothing() {
+    let conf =
+        "limit_req_zone $http_x_user zone=one:1m rate=1r/s;\nserver { limit_req zone=one; }\n";
+    let ran = prove(conf, LOG, "");
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(
+        ran.out.contains("no request of the log meets a limit"),
+        "{}",
+        ran.out
+    );
+}
+
+#[test]
+fn options_of_logs_need_a_log() {
+    let loudou = Loudou::default();
+    let ran = loudou.run("convert nginx.conf --format combined");
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("are options of --prove"), "{}", ran.err);
+    let ran = Loudou::default().run("convert - --prove -");
+    assert_eq!(ran.code, 2);
+    assert!(
+        ran.err.contains("only one of FILE and --prove"),
+        "{}",
+        ran.err
+    );
+}
