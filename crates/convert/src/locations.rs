@@ -171,7 +171,7 @@ impl Host {
         }
     }
 
-    fn regex(&self) -> String {
+    pub(crate) fn regex(&self) -> String {
         match self {
             Self::Exact(text) => escaped(text),
             Self::Suffix(text) => format!(".*{}", escaped(text)),

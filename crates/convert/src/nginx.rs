@@ -111,6 +111,8 @@ struct Reader {
     listens: BTreeSet<String>,
     /// Addresses for which a server is the default explicitly.
     defaults: BTreeSet<String>,
+    /// Names of servers, each with its address.
+    taken: BTreeSet<(String, String)>,
     zones: BTreeMap<(bool, String), Zone>,
     servers: Vec<Server>,
     /// Number of the servers' names.
@@ -167,6 +169,7 @@ pub(crate) fn convert(texts: &[(Rc<str>, &str)], out: &mut Out) -> Result<(), Pr
     let mut reader = Reader {
         listens: BTreeSet::new(),
         defaults: BTreeSet::new(),
+        taken: BTreeSet::new(),
         zones: BTreeMap::new(),
         servers: Vec::new(),
         origins: Vec::new(),
@@ -336,6 +339,28 @@ impl Reader {
             server.is_default |=
                 !self.defaults.contains(listen) && self.listens.insert(listen.clone());
         }
+        self.names = self.names.saturating_add(server.hosts.len());
+        // The first server of an address keeps a name that several have.
+        let taken = &mut self.taken;
+        let mut ignored = Vec::new();
+        server.hosts.retain(|host| {
+            let name = format!("{host:?}");
+            let mut is_new = false;
+            for listen in &listens {
+                is_new |= taken.insert((listen.clone(), name.clone()));
+            }
+            if !is_new {
+                ignored.push(host.regex());
+            }
+            is_new
+        });
+        if !ignored.is_empty() {
+            let message = format!(
+                "nginx ignores the names {} of this server, because an earlier server of its address has them",
+                quoted(&ignored.join(", "))
+            );
+            out.note(place, &message);
+        }
         let mut paths: Vec<&str> = Vec::new();
         let mut many = 0_usize;
         visit(directives, &mut |directive| {
@@ -344,7 +369,6 @@ impl Reader {
                 paths.extend(prefix_of(directive));
             }
         });
-        self.names = self.names.saturating_add(server.hosts.len());
         let is_full = self.servers.len() >= MAX_SERVERS || self.names > MAX_SERVERS;
         if many > MAX_LOCATIONS || is_full {
             let message = format!(
@@ -361,6 +385,7 @@ impl Reader {
                     directive.name == "location" && path_of(directive).0.starts_with('~')
                 }),
                 paths: &paths,
+                outer: Vec::new(),
             };
             self.locations(directives, &scope, &mut server, out)?;
         }
@@ -453,9 +478,19 @@ impl Reader {
                         out.lost(&directive.place, &message);
                     }
                 }
+            } else if scope.takes(directive) {
+                let message = format!(
+                    "{}: no request reaches it, because a location outside of its own takes them",
+                    quoted(&directive.text())
+                );
+                out.note(&directive.place, &message);
+                continue;
             } else {
+                let pattern = scope.among_regexes(pattern, directive, directives, out);
                 server.locations.push(Location { pattern, uses });
             }
+            let siblings = directives.iter().filter(|one| one.name == "location");
+            let siblings = siblings.map(|one| (prefix_of(directive).map_or(0, str::len), one));
             let inner = Scope {
                 level: &level,
                 parent: Some(directive),
@@ -463,6 +498,7 @@ impl Reader {
                 // No regular expression takes requests from such a prefix.
                 has_regex: scope.has_regex && modifier != "^~",
                 paths: scope.paths,
+                outer: scope.outer.iter().copied().chain(siblings).collect(),
             };
             let more = self.locations(directive.inner(), &inner, server, out)?;
             front = front.saturating_add(more);
@@ -632,6 +668,54 @@ struct Scope<'s, 'a> {
     has_regex: bool,
     /// All prefixes of the server.
     paths: &'s [&'a str],
+    /// Locations of the outer levels, each with the length of the path around this level there.
+    outer: Vec<(usize, &'a Directive)>,
+}
+
+impl Scope<'_, '_> {
+    /// Returns true if an outer location takes all requests of a path in this level. nginx chooses
+    /// the longest prefix of the outer level first, and then looks inside of it.
+    fn takes(&self, location: &Directive) -> bool {
+        let (modifier, exact) = path_of(location);
+        let path = prefix_of(location).unwrap_or(exact);
+        self.outer.iter().any(|(length, outer)| {
+            let is_longer = |prefix: &str| prefix.len() > *length && path.starts_with(prefix);
+            prefix_of(outer).is_some_and(is_longer)
+                || modifier == "=" && path_of(outer) == ("=", exact)
+        })
+    }
+
+    /// Returns the pattern of a location with the regular expressions that nginx tries after it:
+    /// `^~` excludes those of its own level, and a `^~` around it those of outer levels.
+    fn among_regexes(
+        &self,
+        pattern: Pattern,
+        location: &Directive,
+        level: &[Directive],
+        out: &mut Out,
+    ) -> Pattern {
+        let Pattern::Prefix { text, wins } = pattern else {
+            return pattern;
+        };
+        if self.parent.is_none() {
+            return Pattern::Prefix { text, wins };
+        }
+        let is_regex = |one: &Directive| one.name == "location" && path_of(one).0.starts_with('~');
+        let has_own = level.iter().any(is_regex);
+        let has_outer = self.outer.iter().any(|(_, one)| is_regex(one));
+        let (own, outer) = (has_own && !wins, self.has_regex);
+        if has_own && has_outer && own != outer {
+            let message = format!(
+                "{}: nginx tries some regular expressions after it and others not, which a `match` cannot express, so requests may have the limits of other locations here",
+                quoted(&location.text())
+            );
+            out.lost(&location.place, &message);
+        }
+        Pattern::Prefix {
+            text,
+            wins: !own && !outer,
+        }
+    }
 }
 
 /// Returns the modifier of a location, and its path or regular expression. nginx accepts a modifier

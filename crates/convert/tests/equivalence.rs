@@ -1,8 +1,5 @@
-//! The converted rules decide like the limiters that they replace, on random traffic and random
-//! locations.
+//! The converted rules decide like the limiters that they replace, on random traffic.
 #![cfg(test)]
-
-use std::borrow::Cow;
 
 use loudou_check::{Content, check};
 use loudou_convert::model::envoy::LocalBucket;
@@ -10,20 +7,14 @@ use loudou_convert::model::nginx::LimitReq;
 use loudou_convert::model::{self, Counter, Model, Said};
 use loudou_convert::{Source, convert};
 use loudou_limiter::{Bucket, BucketRequest, Limits, Nanos, Verdict};
-use loudou_rules::request::Sample;
-use loudou_rules::rule::{Reach, Rule};
+use loudou_rules::rule::Rule;
 use proptest::prelude::*;
 
-/// Converts a text, and returns its rules and its warnings.
-fn rules(name: &str, text: &str) -> (Vec<Rule>, String) {
+/// Converts a text, and returns its rules.
+fn rules(name: &str, text: &str) -> Vec<Rule> {
     let bytes = text.as_bytes();
     let converted =
         convert(&[Source { name, bytes }]).unwrap_or_else(|errors| panic!("{text}\n{errors:?}"));
-    let warnings: Vec<String> = converted
-        .warnings
-        .into_iter()
-        .map(|warning| warning.message)
-        .collect();
     let text = converted.text;
     let mut checked = check("rules.yaml", text.as_bytes(), |_| Vec::new());
     let (report, content) = checked.remove(0);
@@ -31,7 +22,7 @@ fn rules(name: &str, text: &str) -> (Vec<Rule>, String) {
     let Some(Content::Rules(file, _)) = content else {
         panic!("{text}\n{lines}");
     };
-    (file.rules, warnings.join("\n"))
+    file.rules
 }
 
 /// One bucket of a converted rule.
@@ -42,7 +33,7 @@ struct Ours {
 
 impl Ours {
     fn of(name: &str, text: &str) -> Self {
-        let (rules, _) = rules(name, text);
+        let rules = rules(name, text);
         let limits = rules[0].limits.clone();
         let bucket = limits.start(Nanos::new(0));
         Self { limits, bucket }
@@ -91,118 +82,6 @@ impl Theirs {
             _ => (Verdict::Admit, 0),
         }
     }
-}
-
-/// A prefix, exact path or regular expression of a location, and its match by nginx.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Place {
-    Prefix(&'static str),
-    Wins(&'static str),
-    Exact(&'static str),
-    /// A regular expression, and the text that it finds at the end or the start.
-    End(&'static str),
-    Start(&'static str),
-}
-
-const PLACES: [Place; 13] = [
-    Place::Prefix("/"),
-    Place::Prefix("/a"),
-    Place::Prefix("/a/"),
-    Place::Prefix("/a/b"),
-    Place::Prefix("/ab"),
-    Place::Prefix("/b/x"),
-    Place::Wins("/b"),
-    Place::Wins("/a/b/c"),
-    Place::Exact("/a"),
-    Place::Exact("/a/b/c.png"),
-    Place::End(".png"),
-    Place::End("c"),
-    Place::Start("/a/b"),
-];
-const PATHS: [&str; 15] = [
-    "/",
-    "/a",
-    "/a/",
-    "/ab",
-    "/abc",
-    "/a/b",
-    "/a/b/",
-    "/a/b/c",
-    "/a/b/c.png",
-    "/a/x.png",
-    "/b",
-    "/b.png",
-    "/bc",
-    "/b/x.png",
-    "/c",
-];
-
-impl Place {
-    fn directive(self) -> String {
-        match self {
-            Self::Prefix(text) => text.to_owned(),
-            Self::Wins(text) => format!("^~ {text}"),
-            Self::Exact(text) => format!("= {text}"),
-            Self::End(text) => format!("~ {}$", text.replace('.', "\\.")),
-            Self::Start(text) => format!("~* ^{}", text.to_uppercase()),
-        }
-    }
-
-    fn has(self, path: &str) -> bool {
-        match self {
-            Self::Prefix(text) | Self::Wins(text) => path.starts_with(text),
-            Self::Exact(text) => path == text,
-            Self::End(text) => path.ends_with(text),
-            Self::Start(text) => path.to_lowercase().starts_with(text),
-        }
-    }
-
-    fn length(self) -> usize {
-        match self {
-            Self::Prefix(text) | Self::Wins(text) => text.len(),
-            _ => 0,
-        }
-    }
-}
-
-/// Returns the location that nginx chooses.
-fn chosen<'a, T>(locations: &'a [(Place, T)], path: &str) -> Option<&'a (Place, T)> {
-    let mut matching = locations.iter().filter(|(place, _)| place.has(path));
-    let exact = matching
-        .clone()
-        .find(|(place, _)| matches!(place, Place::Exact(_)));
-    let is_prefix = |place: &Place| matches!(place, Place::Prefix(_) | Place::Wins(_));
-    let longest = matching
-        .clone()
-        .filter(|(place, _)| is_prefix(place))
-        .max_by_key(|(place, _)| place.length());
-    if exact.is_some() {
-        return exact;
-    }
-    if longest.is_some_and(|(place, _)| matches!(place, Place::Wins(_))) {
-        return longest;
-    }
-    let regex = matching.find(|(place, _)| matches!(place, Place::End(_) | Place::Start(_)));
-    regex.or(longest)
-}
-
-/// Distinct locations, each with its number of a zone or without a limit.
-fn locations() -> impl Strategy<Value = Vec<(Place, Option<bool>)>> {
-    let one = (prop::sample::select(&PLACES[..]), any::<Option<bool>>());
-    prop::collection::vec(one, 1..7).prop_map(|all| {
-        let mut distinct: Vec<(Place, Option<bool>)> = Vec::new();
-        for (place, limit) in all {
-            // nginx refuses two locations with the same prefix.
-            let is_same = |(other, _): &(Place, Option<bool>)| match (*other, place) {
-                (Place::Prefix(a) | Place::Wins(a), Place::Prefix(b) | Place::Wins(b)) => a == b,
-                (a, b) => a == b,
-            };
-            if !distinct.iter().any(is_same) {
-                distinct.push((place, limit));
-            }
-        }
-        distinct
-    })
 }
 
 proptest! {
@@ -278,49 +157,6 @@ proptest! {
             eighths += gap;
             let now = u64::from(eighths) * 125;
             prop_assert_eq!(ours.ask(now).0, theirs.ask(now).0, "at {}/8 s", eighths);
-        }
-    }
-
-    /// A rule reaches exactly the paths whose location has its limit.
-    #[test]
-    fn nginx_locations(locations in locations(), of_server in any::<Option<bool>>()) {
-        let limit = |limit: Option<bool>| match limit {
-            None => String::new(),
-            Some(first) => format!("limit_req zone=zone-{first};"),
-        };
-        let mut text = "limit_req_zone $binary_remote_addr zone=zone-true:1m rate=1r/s;\n\
-                        limit_req_zone $binary_remote_addr zone=zone-false:1m rate=2r/s;\nserver {\n"
-            .to_owned();
-        text += &limit(of_server);
-        let blocks = locations.iter().map(|(place, own)| {
-            format!("location {} {{ {} }}\n", place.directive(), limit(*own))
-        });
-        text.extend(blocks);
-        text += "}\n";
-        prop_assume!(of_server.is_some() || locations.iter().any(|(_, own)| own.is_some()));
-        let bytes = text.as_bytes();
-        let refused = convert(&[Source { name: "nginx.conf", bytes }]).is_err();
-        let is_lost = |warnings: &str| warnings.contains("cannot express") || warnings.contains("no request reaches");
-        // Without any rule, there is no rule file.
-        if refused {
-            return Ok(());
-        }
-        let (rules, warnings) = rules("nginx.conf", &text);
-        for path in PATHS {
-            let limit = chosen(&locations, path).and_then(|(_, own)| *own).or(of_server);
-            for first in [true, false] {
-                let rule = rules.iter().find(|rule| rule.name == format!("zone-{first}"));
-                let Some(rule) = rule else {
-                    prop_assert!(limit != Some(first) || is_lost(&warnings), "{}\n{}\n{}", text, path, warnings);
-                    continue;
-                };
-                let mut request = Sample {
-                    path: Some(Cow::Borrowed(path.as_bytes())),
-                    ..Sample::default()
-                };
-                let reaches = rule.reach(&mut request) == Reach::Yes;
-                prop_assert_eq!(reaches, limit == Some(first), "{}\n{}\n{:?}", text, path, rule);
-            }
         }
     }
 }

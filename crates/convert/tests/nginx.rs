@@ -41,20 +41,33 @@ fn converted(files: &[(&str, &str)]) -> String {
     }
 }
 
-/// Fails unless the outcome of files contains a text and lacks another one.
-fn expect(files: &[(&str, &str)], contained: &str, lacked: &str) {
-    let all = converted(files);
-    assert!(all.contains(contained), "{files:?}\n{contained}\n{all}");
-    assert!(
-        lacked.is_empty() || !all.contains(lacked),
-        "{files:?}\n{lacked}\n{all}"
-    );
+/// Rows of a table whose outcome is wrong.
+#[derive(Default)]
+struct Wrong(Vec<String>);
+
+impl Wrong {
+    /// Adds a row unless the outcome of files contains a text and lacks another one.
+    fn expect(&mut self, files: &[(&str, &str)], contained: &str, lacked: &str) {
+        let all = converted(files);
+        if !all.contains(contained) {
+            self.0.push(format!("{files:?}\nlacks {contained}\n{all}"));
+        }
+        if !lacked.is_empty() && all.contains(lacked) {
+            self.0.push(format!("{files:?}\ncontains {lacked}\n{all}"));
+        }
+    }
+
+    /// Fails with all rows.
+    fn none(self) {
+        assert!(self.0.is_empty(), "{}", self.0.join("\n\n"));
+    }
 }
 
 const ZONE: &str = "limit_req_zone $binary_remote_addr zone=g:1m rate=1r/s;";
 
 #[test]
 fn servers() {
+    let mut wrong = Wrong::default();
     for (text, contained, lacked) in [
         (
             "server { listen 80; server_name a.com; limit_req zone=g; }
@@ -98,13 +111,20 @@ fn servers() {
             "no limit",
             "rate: 1/s",
         ),
+        (
+            "server { server_name a.com; } server { server_name a.com b.com; limit_req zone=g; }",
+            "ignores the names a\\.com of this server",
+            "a\\.com|",
+        ),
     ] {
-        expect(&[("a.conf", &format!("{ZONE}{text}"))], contained, lacked);
+        wrong.expect(&[("a.conf", &format!("{ZONE}{text}"))], contained, lacked);
     }
+    wrong.none();
 }
 
 #[test]
 fn locations() {
+    let mut wrong = Wrong::default();
     for (text, contained, lacked) in [
         ("location =/a { limit_req zone=g; }", "exact: /a", ""),
         (r"location ~\.php$ { limit_req zone=g; }", r"'.*\.php'", ""),
@@ -114,6 +134,16 @@ fn locations() {
             "",
         ),
         ("location ^~/a/ { limit_req zone=g; }", "prefix: /a/", ""),
+        (
+            "location /a/ { } location / { location /a/b { limit_req zone=g; } }",
+            "location /a/b: no request reaches it",
+            "rate: 1/s",
+        ),
+        (
+            "location = /a { } location / { location = /a { limit_req zone=g; } }",
+            "location = /a: no request reaches it",
+            "rate: 1/s",
+        ),
         (
             r"location /a/ { location ~ \.php$ { limit_req zone=g; } }",
             r"match: { path: { regex: '/a/(?:.*\.php)' } }",
@@ -157,44 +187,48 @@ fn locations() {
         ),
     ] {
         let text = format!("{ZONE} server {{ {text} }}");
-        expect(&[("a.conf", &text)], contained, lacked);
+        wrong.expect(&[("a.conf", &text)], contained, lacked);
     }
+    wrong.none();
 }
 
 #[test]
 fn included_files() {
+    let mut wrong = Wrong::default();
     let http = format!(
         "http {{ {ZONE} limit_req_status 429; limit_req zone=g burst=5 nodelay; include conf.d/*.conf; }}"
     );
     let site = "server { server_name a.com; location /b/ { limit_req zone=g; } }";
     // The site has the limits and the status of its `http`.
     let files = [("nginx.conf", http.as_str()), ("conf.d/site.conf", site)];
-    expect(&files, "capacity: 6", "refuse");
+    wrong.expect(&files, "capacity: 6", "refuse");
     let files = [("nginx.conf", http.as_str()), ("site.txt", site)];
-    expect(&files, "no given file includes this one", "");
+    wrong.expect(&files, "no given file includes this one", "");
     let server = format!(
         "{ZONE} server {{ server_name a.com; }} server {{ server_name b.com; include l; }}"
     );
     let locations = "location /c/ { limit_req zone=g; }";
-    expect(
+    wrong.expect(
         &[("a.conf", server.as_str()), ("l", locations)],
         "match: { path: { prefix: /c/ }, host: { exact: b.com } }",
         "",
     );
-    expect(
+    wrong.expect(
         &[("a.conf", server.as_str()), ("m", locations)],
         "m:1: a location outside of a server",
         "different ports",
     );
-    expect(&[("d", "limit_req zone=g burst=9;")], "no limit", "");
+    wrong.expect(&[("d", "limit_req zone=g burst=9;")], "no limit", "");
     let itself = [("a.conf", "include b.conf;"), ("b.conf", "include a.conf;")];
-    expect(&itself, "`include a.conf` is not read", "");
+    wrong.expect(&itself, "`include a.conf` is not read", "");
     let settings = format!("http {{ {ZONE} limit_req zone=g; }}");
-    expect(&[("a.conf", &settings)], "not converted", "");
+    wrong.expect(&[("a.conf", &settings)], "not converted", "");
+    wrong.none();
 }
 
 #[test]
 fn maps() {
+    let mut wrong = Wrong::default();
     for (blocks, contained, lacked) in [
         (
             r#"map $http_user_agent $k { default ""; "~*googlebot" ""; "~*bot" $host; }"#,
@@ -250,8 +284,9 @@ fn maps() {
         let text = format!(
             "{blocks} limit_req_zone $k zone=k:1m rate=1r/s; server {{ limit_req zone=k; }}"
         );
-        expect(&[("a.conf", &text)], contained, lacked);
+        wrong.expect(&[("a.conf", &text)], contained, lacked);
     }
+    wrong.none();
 }
 
 /// Returns an Ingress with annotations, and other fields of its metadata and its specification.
@@ -270,6 +305,7 @@ fn ingress(name: &str, metadata: &str, annotations: &str, spec: &str, path: &str
 
 #[test]
 fn ingresses() {
+    let mut wrong = Wrong::default();
     let limit = "limit-rps: \"1\"";
     let age = |year: u16| format!("creationTimestamp: \"{year}-01-01T00:00:00Z\",");
     let fast = |metadata: &str| ingress("fast", metadata, "limit-rps: \"100\"", "", "/a");
@@ -329,6 +365,7 @@ fn ingresses() {
         ),
         (slow(""), r"[0-9a-z_-]+\.a\.com", ""),
     ] {
-        expect(&[("a.yaml", &text)], contained, lacked);
+        wrong.expect(&[("a.yaml", &text)], contained, lacked);
     }
+    wrong.none();
 }

@@ -395,7 +395,13 @@ fn variable(name: &str, key: &mut Key) -> Result<(), String> {
             json!("host")
         }
         "request_method" => json!("method"),
-        "uri" | "document_uri" => json!("path"),
+        "uri" | "document_uri" => {
+            key.differences.push(
+                "nginx decodes and normalizes $uri, and the key has the path as Envoy passes it: set normalize_path and merge_slashes in Envoy"
+                    .to_owned(),
+            );
+            json!({ "path": { "normalize": false } })
+        }
         "request_uri" => {
             key.differences
                 .push("the key has no query, and nginx's $request_uri has it".to_owned());
