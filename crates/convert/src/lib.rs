@@ -141,6 +141,7 @@ fn recognise<'a>(source: &Source<'a>, found: &mut Found<'a>, out: &mut Out) -> R
             out.note(&Place::new(&file, fault.position), &fault.message);
         }
     }
+    yaml::note_octal(&file, text, out);
     let kind = document.kind;
     let root = At::root(Rc::clone(&file), document);
     if kind == Kind::Envoy {

@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
-use loudou_check::document::{Document, proto};
+use loudou_check::document::{Document, Position, proto};
 use loudou_rules::config::Path;
 use serde_json::Value;
 
-use crate::out::Place;
+use crate::out::{Out, Place};
 
 /// The key by which YAML adds the fields of other objects.
 const MERGE: &str = "<<";
@@ -141,5 +141,28 @@ impl At {
     /// Returns the value as one line of JSON, for messages.
     pub(crate) fn json(&self) -> String {
         self.value().to_string()
+    }
+}
+
+/// Warns of numbers such as `010`, which are octal in YAML 1.1 and decimal in YAML 1.2.
+pub(crate) fn note_octal(file: &Rc<str>, text: &str, out: &mut Out) {
+    for (line, text) in (1..).zip(text.lines()) {
+        let text = text.split(" #").next().unwrap_or_default();
+        for (start, _) in text.match_indices(": 0") {
+            let at = start.saturating_add(2);
+            let number = text.get(at..).unwrap_or_default();
+            let end = number.find([' ', ',', '}', ']']).unwrap_or(number.len());
+            let number = number.get(..end).unwrap_or_default();
+            if number.len() > 1 && number.bytes().all(|byte| (b'0'..=b'7').contains(&byte)) {
+                let column = text.get(..at).map_or(0, |before| before.chars().count());
+                let column = column.saturating_add(1);
+                let place = Place::new(file, Position { line, column });
+                let octal = u64::from_str_radix(number, 8).unwrap_or(u64::MAX);
+                let message = format!(
+                    "`{number}` is read as a decimal number, and readers of YAML 1.1 such as Envoy's rate limit service read {octal}"
+                );
+                out.note(&place, &message);
+            }
+        }
     }
 }

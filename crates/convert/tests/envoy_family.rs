@@ -34,13 +34,24 @@ fn converted(sources: &[(&str, &str)]) -> String {
     format!("{text}\n# Warnings\n{}", warnings.join("\n"))
 }
 
-/// Fails unless an output has all of the texts, and none of the others.
-fn has(output: &str, all: &[&str], none: &[&str]) {
-    for text in all {
-        assert!(output.contains(text), "no {text:?} in:\n{output}");
+/// Rows of a table whose outcome is wrong.
+#[derive(Default)]
+struct Wrong(Vec<String>);
+
+impl Wrong {
+    /// Adds a row unless an output has all of the texts, and none of the others.
+    fn has(&mut self, output: &str, all: &[&str], none: &[&str]) {
+        let lacked = all.iter().filter(|text| !output.contains(**text));
+        self.0
+            .extend(lacked.map(|text| format!("no {text:?} in:\n{output}")));
+        let present = none.iter().filter(|text| output.contains(**text));
+        self.0
+            .extend(present.map(|text| format!("{text:?} in:\n{output}")));
     }
-    for text in none {
-        assert!(!output.contains(text), "{text:?} in:\n{output}");
+
+    /// Fails with all rows.
+    fn none(self) {
+        assert!(self.0.is_empty(), "{}", self.0.join("\n\n"));
     }
 }
 
@@ -54,6 +65,7 @@ fn with_service(filter: &str, hosts: &str) -> String {
 
 #[test]
 fn a_value_of_the_service_keeps_its_limit_without_a_plain_rule() {
+    let mut wrong = Wrong::default();
     let envoy = with_service(
         "",
         "- domains: ['*']\n  routes:\n  - name: r\n    match: { prefix: / }\n    route:\n      rate_limits:\n      \
@@ -78,9 +90,10 @@ fn a_value_of_the_service_keeps_its_limit_without_a_plain_rule() {
              {{ unit: minute, requests_per_unit: 3 }} }}\n"
         );
         let output = converted(&[("e", &envoy), ("s", &service)]);
-        has(&output, &["exact: mallory", "capacity: 3"], &["overrides"]);
+        wrong.has(&output, &["exact: mallory", "capacity: 3"], &["overrides"]);
         assert_eq!(output.contains("mode: shadow"), has_plain, "{output}");
     }
+    wrong.none();
 }
 
 /// Parts of a virtual host or route with a configuration of `local_ratelimit`.
@@ -108,6 +121,7 @@ const DISABLED: &str = "typed_per_filter_config: { envoy.filters.http.local_rate
 /// A route's limit replaces the limit of its virtual host, so its rule comes first and stops.
 #[test]
 fn the_most_specific_local_limit_applies() {
+    let mut wrong = Wrong::default();
     for own in [&local("up", 1000), EMPTY, DISABLED] {
         let envoy = format!(
             "http_filters: []\nvirtual_hosts:\n- name: api\n  domains: [a.com]\n  {}\n  routes:\n  - name: up\n    match: {{ prefix: /up }}\n    \
@@ -116,17 +130,19 @@ fn the_most_specific_local_limit_applies() {
         );
         let output = converted(&[("e", &envoy)]);
         let upload = "stop: true\n    match: { route: { exact: up } }";
-        has(&output, &[upload, "capacity: 10,"], &["Differs"]);
+        wrong.has(&output, &[upload, "capacity: 10,"], &["Differs"]);
         assert!(
             output.find(upload) < output.find("capacity: 10,"),
             "{output}"
         );
     }
+    wrong.none();
 }
 
 /// The limit of the whole list of routes comes last.
 #[test]
 fn a_virtual_host_replaces_the_limit_of_its_list() {
+    let mut wrong = Wrong::default();
     let envoy = format!(
         "http_filters: []\nroute_config:\n  {}\n  virtual_hosts:\n  - domains: [a.com]\n    {}\n",
         local("all", 10),
@@ -134,15 +150,17 @@ fn a_virtual_host_replaces_the_limit_of_its_list() {
     );
     let output = converted(&[("e", &envoy)]);
     let first = "stop: true\n    match: { host: { exact: a.com } }";
-    has(&output, &[first, "capacity: 10,"], &["Differs"]);
+    wrong.has(&output, &[first, "capacity: 10,"], &["Differs"]);
     assert!(
         output.find(first) < output.find("capacity: 10,"),
         "{output}"
     );
+    wrong.none();
 }
 
 #[test]
 fn a_route_without_limits_is_exempt_from_the_filter() {
+    let mut wrong = Wrong::default();
     for own in [EMPTY, DISABLED] {
         let envoy = format!(
             "http_filters:\n- typed_config: {}\nvirtual_hosts:\n- domains: ['*']\n  routes:\n  - name: health\n    {own}\n  \
@@ -150,7 +168,7 @@ fn a_route_without_limits_is_exempt_from_the_filter() {
             bucket("all", 50),
             local("login", 3)
         );
-        has(
+        wrong.has(
             &converted(&[("e", &envoy)]),
             &[
                 "stop: true\n    match: { route: { exact: health } }",
@@ -159,11 +177,13 @@ fn a_route_without_limits_is_exempt_from_the_filter() {
             &["Differs"],
         );
     }
+    wrong.none();
 }
 
 /// Other virtual hosts have their own hosts, also below a wildcard.
 #[test]
 fn a_virtual_host_leaves_the_hosts_of_others() {
+    let mut wrong = Wrong::default();
     for (own, other, all) in [
         (
             "*",
@@ -192,12 +212,14 @@ fn a_virtual_host_leaves_the_hosts_of_others() {
             local("vh", 10)
         );
         let envoy = envoy.replace("['www.b.com, '*'']", "[www.b.com, '*']");
-        has(&converted(&[("e", &envoy)]), &all, &[]);
+        wrong.has(&converted(&[("e", &envoy)]), &all, &[]);
     }
+    wrong.none();
 }
 
 #[test]
 fn settings_of_envoy_are_not_lost() {
+    let mut wrong = Wrong::default();
     let all = bucket("all", 50);
     let cluster = local("c", 3);
     let rates = "rate_limits: [ { actions: [ { request_headers: { header_name: x-user, descriptor_key: user } } ] } ]";
@@ -252,12 +274,14 @@ fn settings_of_envoy_are_not_lost() {
             "`vh_rate_limits` is ignored",
         ),
     ] {
-        has(&converted(&[("e", &envoy)]), &[text], &[]);
+        wrong.has(&converted(&[("e", &envoy)]), &[text], &[]);
     }
+    wrong.none();
 }
 
 #[test]
 fn settings_of_the_service_filter_are_not_lost() {
+    let mut wrong = Wrong::default();
     let service = "domain: d\ndescriptors:\n- { key: generic_key, value: vh, rate_limit: { unit: minute, requests_per_unit: 5 } }\n\
                    - { key: generic_key, value: r, rate_limit: { unit: minute, requests_per_unit: 7 } }\n";
     let hosts = |more: &str| {
@@ -322,20 +346,22 @@ fn settings_of_the_service_filter_are_not_lost() {
         ),
     ] {
         let envoy = with_service(filter, &hosts);
-        has(&converted(&[("e", &envoy), ("s", service)]), &all, &none);
+        wrong.has(&converted(&[("e", &envoy), ("s", service)]), &all, &none);
     }
     let envoy =
         with_service("", &hosts("")).replace("- name: r\n  typed", "- disabled: true\n  typed");
-    has(
+    wrong.has(
         &converted(&[("e", &envoy), ("s", service)]),
         &["mode: \"off\"", "the filter is `disabled`"],
         &[],
     );
+    wrong.none();
 }
 
 /// A client with a long value must not avoid the later rules.
 #[test]
 fn rules_that_stop_skip_long_values() {
+    let mut wrong = Wrong::default();
     let envoy = format!(
         "http_filters:\n- typed_config: {}\nvirtual_hosts:\n- domains: [a.com]\n  routes:\n  - match: {{ prefix: /up }}\n    {}\n  \
          - name: x\n    {}\n",
@@ -343,11 +369,13 @@ fn rules_that_stop_skip_long_values() {
         local("up", 3),
         local("x", 3)
     );
-    has(&converted(&[("e", &envoy)]), &["on_long_value: skip"], &[]);
+    wrong.has(&converted(&[("e", &envoy)]), &["on_long_value: skip"], &[]);
+    wrong.none();
 }
 
 #[test]
 fn spring_routes_are_read_in_their_order() {
+    let mut wrong = Wrong::default();
     let limiter =
         "filters: [ { name: RequestRateLimiter, args: { redis-rate-limiter.replenishRate: 7 } } ]";
     let yaml =
@@ -410,17 +438,19 @@ fn spring_routes_are_read_in_their_order() {
             "a default filter without a list of routes",
         ),
     ] {
-        has(&converted(&[("s", &text)]), &[expected], &[]);
+        wrong.has(&converted(&[("s", &text)]), &[expected], &[]);
     }
+    wrong.none();
 }
 
 #[test]
 fn merged_fields_are_read() {
+    let mut wrong = Wrong::default();
     let service = "domain: d\nx: &base { unit: minute, requests_per_unit: 9 }\nz: &more { unit: hour, x: 1 }\ndescriptors:\n\
                    - { key: generic_key, value: a, rate_limit: { <<: *base } }\n\
                    - { key: generic_key, value: b, rate_limit: { <<: *base, requests_per_unit: 5 } }\n\
                    - { key: generic_key, value: c, rate_limit: { <<: [ *more, *base ] } }\n";
-    has(
+    wrong.has(
         &converted(&[("s", service)]),
         &[
             "capacity: 9, window: 1m",
@@ -429,10 +459,12 @@ fn merged_fields_are_read() {
         ],
         &["not converted"],
     );
+    wrong.none();
 }
 
 #[test]
 fn policies_of_envoy_gateway_are_not_changed() {
+    let mut wrong = Wrong::default();
     let policy = |more: &str, rules: &str| {
         format!(
             "apiVersion: gateway.envoyproxy.io/v1alpha1\nkind: BackendTrafficPolicy\nmetadata: {{ name: p }}\nspec: {{ {more} \
@@ -469,6 +501,33 @@ fn policies_of_envoy_gateway_are_not_changed() {
         (policy("", &methods), "two selectors with different methods"),
         (policy("", &shadow), "a rule in shadow mode does not stop"),
     ] {
-        has(&converted(&[("p", &text)]), &[expected], &[]);
+        wrong.has(&converted(&[("p", &text)]), &[expected], &[]);
     }
+    wrong.none();
+}
+
+#[test]
+fn octal_numbers_are_named() {
+    let mut wrong = Wrong::default();
+    for (number, text) in [
+        (
+            "010",
+            "`010` is read as a decimal number, and readers of YAML 1.1 such as Envoy's rate limit service read 8",
+        ),
+        ("010 # ten", "read 8"),
+        ("0", "not converted"),
+        ("08", "capacity: 8"),
+        ("'010'", "capacity: 10"),
+    ] {
+        let text_of = |requests: &str| {
+            format!(
+                "domain: d\ndescriptors:\n- {{ key: remote_address, rate_limit: {{ unit: day, requests_per_unit: {requests}\n  }} }}\n"
+            )
+        };
+        let output = converted(&[("s", &text_of(number))]);
+        let is_octal = number.starts_with("01");
+        let none: &[&str] = if is_octal { &[] } else { &["YAML 1.1"] };
+        wrong.has(&output, &[text], none);
+    }
+    wrong.none();
 }
