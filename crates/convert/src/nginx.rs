@@ -340,27 +340,7 @@ impl Reader {
                 !self.defaults.contains(listen) && self.listens.insert(listen.clone());
         }
         self.names = self.names.saturating_add(server.hosts.len());
-        // The first server of an address keeps a name that several have.
-        let taken = &mut self.taken;
-        let mut ignored = Vec::new();
-        server.hosts.retain(|host| {
-            let name = format!("{host:?}");
-            let mut is_new = false;
-            for listen in &listens {
-                is_new |= taken.insert((listen.clone(), name.clone()));
-            }
-            if !is_new {
-                ignored.push(host.regex());
-            }
-            is_new
-        });
-        if !ignored.is_empty() {
-            let message = format!(
-                "nginx ignores the names {} of this server, because an earlier server of its address has them",
-                quoted(&ignored.join(", "))
-            );
-            out.note(place, &message);
-        }
+        self.take_names(&mut server, &listens, place, out);
         let mut paths: Vec<&str> = Vec::new();
         let mut many = 0_usize;
         visit(directives, &mut |directive| {
@@ -417,6 +397,37 @@ impl Reader {
             returns,
         });
         Ok(())
+    }
+
+    /// Removes the names that an earlier server has. The first server of an address keeps a name
+    /// that several have.
+    fn take_names(
+        &mut self,
+        server: &mut Server,
+        listens: &BTreeSet<String>,
+        place: &Place,
+        out: &mut Out,
+    ) {
+        let taken = &mut self.taken;
+        let mut ignored = Vec::new();
+        server.hosts.retain(|host| {
+            let name = format!("{host:?}");
+            let mut is_new = false;
+            for listen in listens {
+                is_new |= taken.insert((listen.clone(), name.clone()));
+            }
+            if !is_new {
+                ignored.push(host.regex());
+            }
+            is_new
+        });
+        if !ignored.is_empty() {
+            let message = format!(
+                "nginx ignores the names {} of this server, because an earlier server of its address has them",
+                quoted(&ignored.join(", "))
+            );
+            out.note(place, &message);
+        }
     }
 
     /// Adds the locations of a server or location. Returns how many of them nginx tries before the

@@ -205,10 +205,10 @@ impl Conf {
                 "\"\""
             }
         };
-        let _ = writeln!(out, "map $http_x_key $mapped {{");
-        let _ = writeln!(out, "  default {};", mapped(self.map.default));
+        writeln!(out, "map $http_x_key $mapped {{").expect("writes");
+        writeln!(out, "  default {};", mapped(self.map.default)).expect("writes");
         for (name, is_counted) in &self.map.entries {
-            let _ = writeln!(out, "  {name} {};", mapped(*is_counted));
+            writeln!(out, "  {name} {};", mapped(*is_counted)).expect("writes");
         }
         out += "}\n";
         for (number, (key, rate)) in self.zones.iter().enumerate() {
@@ -221,10 +221,11 @@ impl Conf {
                 Key::AddressAndHeader => "$binary_remote_addr$http_x_key",
                 Key::Mapped => "$mapped",
             };
-            let _ = writeln!(
+            writeln!(
                 out,
                 "limit_req_zone {key} zone=z{number}:1m rate={rate}r/s;"
-            );
+            )
+            .expect("writes");
         }
         self.http.write(&mut out);
         for (number, server) in self.servers.iter().enumerate() {
@@ -233,9 +234,9 @@ impl Conf {
             } else {
                 ""
             };
-            let _ = writeln!(out, "server {{ listen 80{default};");
+            writeln!(out, "server {{ listen 80{default};").expect("writes");
             if !server.names.is_empty() {
-                let _ = writeln!(out, "server_name {};", server.names.join(" "));
+                writeln!(out, "server_name {};", server.names.join(" ")).expect("writes");
             }
             server.level.write(&mut out);
             for location in &server.locations {
@@ -282,7 +283,7 @@ impl Conf {
         let tail = |name: &'static str| name.strip_suffix('*');
         let regex = |(_, name): &&(usize, &str)| match *name {
             "~^x\\." => host.starts_with("x."),
-            "~^.*\\.org$" => host.ends_with(".org"),
+            "~^.*\\.org$" => host.rsplit('.').next() == Some("org"),
             _ => false,
         };
         let found = longest(head, &|part| host.ends_with(part))
@@ -430,14 +431,15 @@ impl Level {
             } else {
                 String::new()
             };
-            let _ = writeln!(out, "limit_req zone=z{zone}{burst};");
+            writeln!(out, "limit_req zone=z{zone}{burst};").expect("writes");
         }
         if let Some(is_dry) = self.is_dry {
-            let _ = writeln!(
+            writeln!(
                 out,
                 "limit_req_dry_run {};",
                 if is_dry { "on" } else { "off" }
-            );
+            )
+            .expect("writes");
         }
         if self.returns {
             out.push_str("return 204;\n");
@@ -447,7 +449,7 @@ impl Level {
 
 impl Location {
     fn write(&self, out: &mut String) {
-        let _ = writeln!(out, "location {} {{", self.place.directive());
+        writeln!(out, "location {} {{", self.place.directive()).expect("writes");
         self.level.write(out);
         for nested in &self.nested {
             nested.write(out);
@@ -637,10 +639,10 @@ fn verdicts(rules: &str, requests: &[Request]) -> Vec<Verdict> {
         } else {
             format!(",\"headers\":{{\"x-key\":\"{header}\"}}")
         };
-        let _ = writeln!(
+        writeln!(
             trace,
             "{{\"at_ns\":{now}000000,\"source\":\"{address}\",\"host\":\"{host}\",\"path\":\"{path}\"{headers}}}"
-        );
+        ).expect("writes");
     }
     let mut run = Run::new(("rules.yaml", &file), &[]).expect("room for the buckets");
     let mut verdicts = Verdicts(Vec::new());

@@ -17,7 +17,7 @@ pub struct Limiter {
 /// The two keys that the script sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tokens {
-    tokens: u64,
+    left: u64,
     /// Time of the script's last run, in seconds.
     refreshed: u64,
     /// Time at which Redis forgets the keys, in nanoseconds.
@@ -43,7 +43,7 @@ impl Limiter {
         let now = ask.now.get().div_euclid(SECOND);
         let kept = kept.filter(|kept| ask.now.get() < kept.expires);
         let (tokens, refreshed) =
-            kept.map_or((self.capacity, 0), |kept| (kept.tokens, kept.refreshed));
+            kept.map_or((self.capacity, 0), |kept| (kept.left, kept.refreshed));
         let filled = now.saturating_sub(refreshed).saturating_mul(self.rate);
         let filled = tokens.saturating_add(filled).min(self.capacity);
         let left = filled.checked_sub(ask.cost);
@@ -54,7 +54,7 @@ impl Limiter {
         };
         let lifetime = self.lifetime().saturating_mul(SECOND);
         let next = Tokens {
-            tokens: left.unwrap_or(filled),
+            left: left.unwrap_or(filled),
             refreshed: now,
             expires: ask.now.get().saturating_add(lifetime),
         };
