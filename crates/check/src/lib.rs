@@ -8,6 +8,7 @@ use loudou_rules::rule::RuleFile;
 
 mod context;
 pub mod document;
+pub mod form;
 mod report;
 mod secret;
 mod summary;
