@@ -1,9 +1,12 @@
 //! Implements `loudou convert`, which converts the limits of other rate limiters to a rule file.
 
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
-use clap::Args;
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, ValueEnum};
+use loudou_check::form::Form;
 use loudou_check::severity;
 use loudou_convert::{Problem, Source, convert};
 use loudou_words::text::escape;
@@ -23,6 +26,7 @@ Examples:
   loudou convert envoy.yaml                       Envoy's local_ratelimit
   loudou convert ratelimit.yaml envoy.yaml        a rate limit service, with the actions in Envoy
   loudou convert nginx.conf | loudou check -      the result in words
+  loudou convert nginx.conf --as wasmplugin --write loudou.yaml
   loudou convert nginx.conf --prove access.log    where the rules differ from nginx";
 
 #[derive(Debug, Args)]
@@ -35,14 +39,63 @@ pub(crate) struct ConvertArgs {
     /// of Spring Cloud Gateway, or CL.THROTTLE of redis-cell
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
+    /// Write the rules in this form [default: rules]
+    ///
+    /// rules is a rule file, envoy a filter for `http_filters`, wasmplugin and trafficextension a manifest for Istio,
+    /// envoyextensionpolicy one for Envoy Gateway
+    #[arg(
+        long = "as",
+        value_enum,
+        value_name = "FORM",
+        hide_possible_values = true
+    )]
+    pub(crate) form: Option<FormArg>,
+    /// Write to this file instead of standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) write: Option<PathBuf>,
+    /// Replace the file of --write if it exists
+    #[arg(long, requires = "write")]
+    pub(crate) force: bool,
     /// Compare the rules with their source over logs
     ///
-    /// Prints where they differ instead of the rule file, and fails if they differ. Logs are access logs or traces, as
+    /// Prints where they differ instead of the rules, and fails if they differ. Logs are access logs or traces, as
     /// `loudou replay --trace` reads them
     #[arg(long, value_name = "LOG", num_args = 1..)]
     pub(crate) prove: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) log: LogArgs,
+}
+
+/// A form of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FormArg {
+    /// A rule file
+    Rules,
+    /// An entry of `http_filters` in envoy.yaml
+    Envoy,
+    /// A `WasmPlugin` of Istio
+    #[value(name = "wasmplugin")]
+    WasmPlugin,
+    /// A `TrafficExtension` of Istio 1.30 and newer
+    #[value(name = "trafficextension")]
+    TrafficExtension,
+    /// An `EnvoyExtensionPolicy` of Envoy Gateway
+    #[value(name = "envoyextensionpolicy")]
+    EnvoyExtensionPolicy,
+}
+
+impl FormArg {
+    /// Returns rules in this form.
+    fn around(self, rules: &str) -> String {
+        let form = match self {
+            Self::Rules => return rules.to_owned(),
+            Self::Envoy => Form::Envoy,
+            Self::WasmPlugin => Form::WasmPlugin,
+            Self::TrafficExtension => Form::TrafficExtension,
+            Self::EnvoyExtensionPolicy => Form::EnvoyExtensionPolicy,
+        };
+        form.around(rules)
+    }
 }
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: &ConvertArgs) -> Result<Outcome> {
@@ -59,10 +112,17 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ConvertArgs) -> Result<O
     match convert(&sources) {
         Ok(converted) => {
             print(context, &converted.warnings)?;
+            let form = args.form.unwrap_or(FormArg::Rules);
+            let text = form.around(&converted.text);
+            if let Some(path) = &args.write {
+                write_new(path, &text, args.force)?;
+            }
             if !args.prove.is_empty() {
                 return prove::run(context, &converted, &args.prove, &args.log);
             }
-            write!(context.io.out, "{}", converted.text)?;
+            if args.write.is_none() {
+                write!(context.io.out, "{text}")?;
+            }
             Ok(Outcome::Done)
         }
         Err(problems) => {
@@ -70,6 +130,23 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ConvertArgs) -> Result<O
             Ok(Outcome::Failed)
         }
     }
+}
+
+/// Writes a file. An existing file is only replaced with `force`.
+fn write_new(path: &Path, text: &str, force: bool) -> Result<()> {
+    let name = name_of(path);
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    options.create_new(!force);
+    let file = options.open(path);
+    if let Err(error) = &file
+        && error.kind() == ErrorKind::AlreadyExists
+    {
+        bail!("{} exists; --force replaces it", escape(&name));
+    }
+    let write = |mut file: File| file.write_all(text.as_bytes());
+    file.and_then(write)
+        .with_context(|| format!("cannot write {}", escape(&name)))
 }
 
 fn check_use(context: &Context<'_, '_>, args: &ConvertArgs) -> Result<()> {
@@ -81,6 +158,10 @@ fn check_use(context: &Context<'_, '_>, args: &ConvertArgs) -> Result<()> {
     }
     if args.prove.iter().any(|path| path == dash) && context.io.input_terminal {
         let wrong = "write --prove LOG, or pipe a log into standard input";
+        bail!(Usage(wrong.to_owned()));
+    }
+    if args.form.is_some() && args.write.is_none() && !args.prove.is_empty() {
+        let wrong = "--prove prints no rules; --write FILE writes them in the form of --as";
         bail!(Usage(wrong.to_owned()));
     }
     if args.prove.is_empty() && !args.log.is_default() {

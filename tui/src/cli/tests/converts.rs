@@ -136,3 +136,49 @@ fn options_of_logs_need_a_log() {
         ran.err
     );
 }
+
+/// Each form of the rules passes `loudou check`, and a file is only replaced by request.
+#[test]
+fn rules_in_other_forms() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let conf = folder.path().join("nginx.conf");
+    let text = format!("{ZONE}server {{ limit_req zone=one; }}\n");
+    std::fs::write(&conf, text).expect("writes");
+    let convert = |options: &str| {
+        let line = format!("convert {} {options}", conf.display());
+        Loudou::default().run(&line)
+    };
+    let mut wrong = Vec::new();
+    for form in [
+        "rules",
+        "wasmplugin",
+        "trafficextension",
+        "envoyextensionpolicy",
+    ] {
+        let file = folder.path().join(form);
+        let ran = convert(&format!("--as {form} --write {}", file.display()));
+        let written = std::fs::read_to_string(&file).expect("a file");
+        let checked = Loudou::default().run(&format!("check {}", file.display()));
+        if (ran.code, ran.out.as_str(), checked.code) != (0, "", 0)
+            || !written.contains("name: one")
+        {
+            wrong.push(format!("{form}: {} {written}\n{}", ran.err, checked.out));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let filter = convert("--as envoy").out;
+    assert!(filter.starts_with("- name: loudou\n"), "{filter}");
+    let rules = folder.path().join("rules");
+    let again = convert(&format!("--write {}", rules.display()));
+    assert_eq!(again.code, 1);
+    assert!(
+        again.err.contains("exists; --force replaces it"),
+        "{}",
+        again.err
+    );
+    let forced = convert(&format!("--as envoy --write {} --force", rules.display()));
+    assert_eq!(forced.code, 0, "{}", forced.err);
+    assert_eq!(std::fs::read_to_string(&rules).expect("a file"), filter);
+    let proof = convert("--as envoy --prove a.log");
+    assert_eq!(proof.code, 2, "{}", proof.err);
+}
