@@ -696,8 +696,9 @@ impl Scope<'_, '_> {
         })
     }
 
-    /// Returns the pattern of a location with the regular expressions that nginx tries after it:
-    /// `^~` excludes those of its own level, and a `^~` around it those of outer levels.
+    /// Returns the pattern of a location with the regular expressions that nginx tries after it. A
+    /// `^~` excludes the regular expressions of its own level, and a `^~` around it excludes outer
+    /// ones.
     fn among_regexes(
         &self,
         pattern: Pattern,

@@ -4,6 +4,7 @@
 use loudou_check::{Content, check};
 use loudou_convert::model::envoy::LocalBucket;
 use loudou_convert::model::nginx::LimitReq;
+use loudou_convert::model::service::Window;
 use loudou_convert::model::{self, Counter, Model, Said};
 use loudou_convert::{Source, convert};
 use loudou_limiter::{Bucket, BucketRequest, Limits, Nanos, Verdict};
@@ -157,6 +158,25 @@ proptest! {
             eighths += gap;
             let now = u64::from(eighths) * 125;
             prop_assert_eq!(ours.ask(now).0, theirs.ask(now).0, "at {}/8 s", eighths);
+        }
+    }
+
+    /// A full window refuses all further requests, so it does not matter if refused ones count.
+    #[test]
+    fn rate_limit_service(
+        requests in 1_u64..20,
+        gaps in prop::collection::vec(prop_oneof![0_u64..10, 0_u64..30_000], 1..200),
+    ) {
+        let text = format!(
+            "domain: d\ndescriptors:\n- {{ key: remote_address, rate_limit: {{ unit: minute, requests_per_unit: {requests} }} }}\n"
+        );
+        let mut ours = Ours::of("ratelimit.yaml", &text);
+        let model = Model::Window(Window::new(requests, 60_000_000_000));
+        let mut theirs = Theirs::new(model);
+        let mut now = 1_000_000_u64;
+        for gap in gaps {
+            now += gap;
+            prop_assert_eq!(ours.ask(now).0, theirs.ask(now).0, "at {} ms", now);
         }
     }
 }
