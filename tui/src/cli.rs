@@ -44,7 +44,6 @@ mod relay;
 mod replay;
 mod rules;
 mod status;
-mod table;
 mod target;
 mod targets;
 #[cfg(test)]

@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 mod app;
-mod cells;
 pub mod cli;
 mod config;
 mod draw;

@@ -9,8 +9,8 @@ use loudou_limiter::{Bucket, Carry, Clock, Limit, Limits, Nanos, Rate, convert, 
 use loudou_rules::config::scaled;
 use loudou_rules::rule::{Cost, Mode, Override, Rule};
 
-use crate::cells::fit;
 use crate::draw::words::percent;
+use loudou_print::cells::fit;
 use loudou_words::num::{count, float, whole};
 use loudou_words::text::{counted, escape};
 

@@ -3,8 +3,11 @@
 //! terminal, no files and no network.
 #![forbid(unsafe_code)]
 
+use std::io::{self, Write};
+
 use loudou_rules::config::{self, Problem};
 use loudou_rules::rule::RuleFile;
+use loudou_words::text::escape;
 
 mod context;
 pub mod document;
@@ -41,6 +44,50 @@ pub fn check_around(texts: &mut [Vec<Checked>]) {
         }
     }
     context::add(&mut manifests);
+}
+
+/// Returns the rules of a text for a command that takes only one rule file. Problems are printed to
+/// `err`.
+pub fn only_rules(
+    name: &str,
+    checked: &[Checked],
+    paint: Paint<'_>,
+    err: &mut dyn Write,
+) -> io::Result<Option<RuleFile>> {
+    let mut distinct: Vec<(String, &RuleFile)> = Vec::new();
+    let mut valid = true;
+    for (report, found) in checked {
+        write!(err, "{}", report.lines(paint))?;
+        match found {
+            None => {
+                valid = false;
+                writeln!(err, "{}", report.count())?;
+            }
+            Some(Content::Rules(file, _)) if distinct.iter().all(|(_, other)| *other != file) => {
+                distinct.push((report.filter().unwrap_or_default().to_owned(), file));
+            }
+            Some(_) => {}
+        }
+    }
+    let name = escape(name);
+    match distinct.as_slice() {
+        _ if !valid => {}
+        [(_, file)] => return Ok(Some((*file).clone())),
+        [] => writeln!(
+            err,
+            "{name}: the configuration of the admin role has no rules"
+        )?,
+        several => {
+            let filters: Vec<&str> = several.iter().map(|(filter, _)| filter.as_str()).collect();
+            writeln!(
+                err,
+                "{name}: {} filters have different rules, but this command takes only one: {}",
+                several.len(),
+                escape(&filters.join("; "))
+            )?;
+        }
+    }
+    Ok(None)
 }
 
 /// Returns the warnings about a valid file.

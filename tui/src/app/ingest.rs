@@ -19,8 +19,8 @@ use super::running::Running;
 use super::screen::Screen;
 use super::state::{Data, Frozen, MAX_EVENTS, State};
 use super::targets;
-use crate::cells::{safe, width};
 use crate::draw::words::amount;
+use loudou_print::cells::{safe, width};
 use loudou_words::num::count;
 
 /// Maximum number of rows.

@@ -20,10 +20,11 @@ use serde::Serialize;
 
 use super::context::Context;
 use super::options::Format;
-use super::table::{Cell, Paint, Set, TextTable, bar, csv, named};
 use super::watch::WatchArgs;
-use super::world::{Style, json, json_list};
+use super::world::{json, json_list};
 use super::{complete, options, watch};
+use loudou_print::style::Style;
+use loudou_print::table::{Cell, Paint, Set, TextTable, bar, csv, named};
 
 const BUCKETS_EXAMPLES: &str = "\
 Examples:

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
-use loudou_check::{Content, FileProblem, FileReport, check, check_around, describe, severity};
+use loudou_check::{FileProblem, FileReport, check, check_around, describe, only_rules, severity};
 use loudou_rules::config;
 use loudou_rules::rule::RuleFile;
 
@@ -14,10 +14,9 @@ use super::context::Context;
 use super::files::{bytes_of, name_of, painted};
 use super::options::Format;
 use super::outcome::Outcome;
-use super::table::csv;
 use super::world::json_list;
 use super::zones::{Zones, next_windows};
-use loudou_words::text::escape;
+use loudou_print::table::csv;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -105,40 +104,12 @@ pub(super) fn rules_of_text(
 ) -> Result<Option<RuleFile>> {
     // Preflight requests only matter in a file that Envoy will load.
     let checked = check(name, bytes, |_| Vec::new());
-    let mut distinct: Vec<(String, &RuleFile)> = Vec::new();
-    let mut valid = true;
-    for (report, found) in &checked {
-        write!(context.io.err, "{}", report.lines(&painted(context.style)))?;
-        match found {
-            None => {
-                valid = false;
-                writeln!(context.io.err, "{}", report.count())?;
-            }
-            Some(Content::Rules(file, _)) if distinct.iter().all(|(_, other)| *other != file) => {
-                distinct.push((report.filter().unwrap_or_default().to_owned(), file));
-            }
-            Some(_) => {}
-        }
-    }
-    let name = escape(name);
-    match distinct.as_slice() {
-        _ if !valid => {}
-        [(_, file)] => return Ok(Some((*file).clone())),
-        [] => writeln!(
-            context.io.err,
-            "{name}: the configuration of the admin role has no rules"
-        )?,
-        several => {
-            let filters: Vec<&str> = several.iter().map(|(filter, _)| filter.as_str()).collect();
-            writeln!(
-                context.io.err,
-                "{name}: {} filters have different rules, but this command takes only one: {}",
-                several.len(),
-                escape(&filters.join("; "))
-            )?;
-        }
-    }
-    Ok(None)
+    Ok(only_rules(
+        name,
+        &checked,
+        &painted(context.style),
+        context.io.err,
+    )?)
 }
 
 fn lines(problems: &[FileProblem], out: &mut dyn Write) -> io::Result<()> {

@@ -7,10 +7,11 @@ use anyhow::Result;
 
 use super::options::{Global, URL};
 use super::target;
-use super::world::{Env, Style, Usage};
+use super::world::{Env, Usage};
 use crate::config::{Config, NamedTarget};
 use crate::draw::theme::Appearance;
 use crate::draw::theme::Depth;
+use loudou_print::style::Style;
 use loudou_words::text::escape;
 
 /// Maximum number of problems that are printed.

@@ -9,9 +9,10 @@ use loudou_limiter::Nanos;
 use super::config_file;
 use super::options::{AskArgs, Format, Global, Output};
 use super::target::{self, Address};
-use super::world::{Io, Style, Usage};
+use super::world::{Io, Usage, style};
 use crate::draw::theme::Appearance;
 use loudou_client::Client;
+use loudou_print::style::Style;
 use loudou_words::text::escape;
 
 /// Default time limit of a call.
@@ -33,7 +34,7 @@ pub(super) struct Context<'a, 'io> {
 
 impl<'a, 'io> Context<'a, 'io> {
     pub(super) fn new(global: &'a Global, typed: &'a str, io: &'a mut Io<'io>) -> Self {
-        let style = Style::new(global, io);
+        let style = style(global, io);
         Self {
             global,
             typed,

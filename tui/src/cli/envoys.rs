@@ -16,11 +16,11 @@ use loudou_words::text::{counted, escape, json_safe};
 use super::context::{Context, TIMEOUT};
 use super::options::{Format, Output};
 use super::outcome::Outcome;
-use super::table::csv_field;
 use super::target::{self, Address};
 use super::world::{Io, Usage};
 use super::{Cli, Command, command, events, failed};
 use crate::short_names::short_names;
+use loudou_print::table::csv_field;
 
 /// Several Envoys, in the order of the command line.
 pub(super) struct Envoys {

@@ -23,8 +23,9 @@ use super::context::Context;
 use super::envoys::{Envoys, Joined};
 use super::options::{Format, span};
 use super::outcome::Outcome;
-use super::table::{Cell, Paint, Set, TextTable, csv};
-use super::world::{Style, json, json_list};
+use super::world::{json, json_list};
+use loudou_print::style::Style;
+use loudou_print::table::{Cell, Paint, Set, TextTable, csv};
 
 const EXAMPLES: &str = "\
 Examples:

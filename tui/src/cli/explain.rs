@@ -5,39 +5,20 @@ use std::io;
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Error, Result, bail};
 use clap::Args;
-use loudou_api::{ExplainAnswer, ExplainedLimit, ExplainedRule, RuleProblem, Says, UnmetPart};
+use loudou_api::{ExplainAnswer, ExplainedLimit, ExplainedRule, RuleProblem, UnmetPart};
 use loudou_client::problem_line;
-use loudou_limiter::{Clock, Nanos};
+use loudou_print::explain::{by_file, notes, print};
+use loudou_print::table::csv;
 use loudou_rules::config::{Problem, parse_sample};
-use loudou_rules::explain::explain;
-use loudou_rules::rule::{RuleFile, Scope};
-use loudou_rules::rule_set::ActiveRule;
-use loudou_rules::rule_set::RuleSet;
-use loudou_rules::versions::History;
-use loudou_store::Table;
-use loudou_store::memory::MemoryStore;
-use loudou_words::meaning::explained::{self as words, Tone};
-use loudou_words::text::escape;
-use serde_json::Value;
 
 use super::check::rules_of;
 use super::context::Context;
 use super::options::Format;
 use super::outcome::Outcome;
-use super::table::{Paint, Set, TextTable, bar, csv};
-use super::world::{Style, Usage, json as print_json, json_list};
+use super::world::{Usage, json as print_json, json_list};
 use crate::typed_request::TypedRequest;
-
-/// Seed of an empty store. Its value does not matter.
-const SEED: [u8; 16] = *b"loudou explain 1";
-/// Note below an explanation from a rule file.
-const FRESH: &str =
-    "evaluated against the rule file only: every bucket is new, whatever Envoy has counted";
-/// Note below an explanation from a rule file whose rules are shared by a fleet.
-const CENTRAL: &str =
-    "buckets that a fleet shares are decided as one central bucket, without its waits and leases";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -72,16 +53,16 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ExplainArgs) -> Result<O
         let lines: Vec<String> = problems.iter().map(wrong).collect();
         bail!(Usage(lines.join("\n  ")));
     }
-    let mut has_fleet = false;
-    let answer = match &args.config {
-        None => context.client()?.explain(&sample)?,
+    let file = match &args.config {
+        None => None,
         Some(path) => match rules_of(context, path)? {
-            Some(file) => {
-                has_fleet = file.rules.iter().any(|rule| rule.scope == Scope::Fleet);
-                by_file(&file, &sample)?
-            }
             None => return Ok(Outcome::Failed),
+            file => file,
         },
+    };
+    let answer = match &file {
+        None => context.client()?.explain(&sample)?,
+        Some(file) => by_file(file, &sample).map_err(Error::msg)?,
     };
     let (format, style) = (context.format(), context.style);
     match format {
@@ -90,11 +71,8 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ExplainArgs) -> Result<O
         Format::Jsonl => json_list(context.io.out, format, &answer, &answer.rules)?,
         Format::Csv => lines(&answer, context.io.out)?,
     }
-    if args.config.is_some() {
-        context.note(FRESH)?;
-    }
-    if has_fleet {
-        context.note(CENTRAL)?;
+    for note in file.iter().flat_map(notes) {
+        context.note(note)?;
     }
     Ok(Outcome::Done)
 }
@@ -112,94 +90,7 @@ fn wrong(problem: &Problem) -> String {
     problem_line(&RuleProblem { path, ..problem })
 }
 
-/// Explains a request as the first request ever, according to the rules of a file.
-fn by_file(file: &RuleFile, sample: &Value) -> Result<ExplainAnswer> {
-    let rules = file.rules.iter().cloned();
-    let rules: RuleSet = rules
-        .map(|rule| ActiveRule::new(rule, History::default()))
-        .collect();
-    // The time does not matter for new buckets. With a constant, equal input gives equal output.
-    let now = Nanos::ZERO;
-    let settings = &file.store;
-    let mut store = MemoryStore::new();
-    let table = Table::open(&mut store, &settings.namespace, settings.buckets, SEED, now)
-        .map_err(|gave_up| anyhow!("no room for buckets: {gave_up:?}"))?;
-    let mut sample = parse_sample(sample).map_err(|_problems| anyhow!("invalid request"))?;
-    let clock = Clock::at(now);
-    let explained = explain(&rules, &table, &mut store, &mut sample, clock);
-    Ok(ExplainAnswer::new(&explained, &rules, now, 0))
-}
-
-// Prints an explanation as text with a block for each rule, or as CSV.
-
-/// Indentation of a block.
-const INDENT: &str = "    ";
-
-/// Prints the verdict, then the outcome of each rule.
-fn print(answer: &ExplainAnswer, title: &str, out: &mut dyn Write, style: Style) -> io::Result<()> {
-    let verdict = words::verdict(answer, title);
-    writeln!(out, "{}", headline(answer.verdict, false, &verdict, style))?;
-    for rule in &answer.rules {
-        writeln!(out)?;
-        let line = format!("{} {}", rule.rule, words::outcome(rule, answer));
-        let is_shadow = rule.mode == "shadow";
-        writeln!(out, "{}", headline(rule.says, is_shadow, &line, style))?;
-        block(rule).print_rows(out, style)?;
-        limits(rule, style).print_rows(out, style)?;
-    }
-    Ok(())
-}
-
-/// Returns a sentence after its mark, in the colour of the outcome.
-fn headline(says: Says, is_shadow: bool, text: &str, style: Style) -> String {
-    let paint = match words::tone(says, is_shadow) {
-        Tone::Good | Tone::Plain => Paint::Heading,
-        Tone::Warn => Paint::Warn,
-        Tone::Bad => Paint::Bad,
-        Tone::Dim => Paint::Dim,
-    };
-    // On ASCII terminals the mark is left out, because the words have its meaning.
-    let mark = if style.ascii {
-        String::new()
-    } else {
-        format!("{} ", words::mark(says))
-    };
-    paint.on(&format!("{mark}{}", escape(text)), style)
-}
-
-/// Returns the rows of a rule.
-fn block(rule: &ExplainedRule) -> TextTable {
-    let mut table = TextTable::new(&[("", Set::Left), ("", Set::Left)]);
-    for (name, value) in words::rows(rule) {
-        table.row(vec![format!("{INDENT}{name}").into(), value.into()]);
-    }
-    table
-}
-
-fn limits(rule: &ExplainedRule, style: Style) -> TextTable {
-    let mut table = TextTable::new(&[
-        ("", Set::Left),
-        ("", Set::Left),
-        ("", Set::Right),
-        ("", Set::Left),
-    ]);
-    for limit in &rule.limits {
-        let now = &limit.now;
-        let (part, whole) = now.level(0);
-        table.row(vec![
-            format!("{INDENT}{}", now.name).into(),
-            bar(part, whole, style).into(),
-            format!("{}/{} left", now.remaining, now.capacity).into(),
-            // For a banned key, the ban decides and the limits do not.
-            if rule.ban.is_some() {
-                String::from(" ").into()
-            } else {
-                words::limit(limit, rule.cost.or(rule.reserved)).into()
-            },
-        ]);
-    }
-    table
-}
+// Prints an explanation as CSV.
 
 /// Prints one record for each limit, and one for a rule without limits.
 fn lines(answer: &ExplainAnswer, out: &mut dyn Write) -> io::Result<()> {

@@ -11,8 +11,8 @@ use loudou_rules::config::{Problem, Severity};
 use loudou_words::text::escape;
 
 use super::context::Context;
-use super::table::Paint;
-use super::world::Style;
+use loudou_print::style::Style;
+use loudou_print::table::Paint;
 
 /// Returns the name of a file for messages.
 pub(super) fn name_of(path: &Path) -> String {

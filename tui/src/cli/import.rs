@@ -12,11 +12,11 @@ use super::context::Context;
 use super::files::{problems, report_of};
 use super::options::Format;
 use super::outcome::Outcome;
-use super::table::{Set, TextTable};
 use super::world::json_list;
 use loudou_check::Report;
 use loudou_client::live::apply::{Done, Target};
 use loudou_client::live::{Item, TimeLeft, document};
+use loudou_print::table::{Set, TextTable};
 use loudou_words::num::count;
 use loudou_words::text::{counted, escape, humanise};
 

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
+use loudou_print::replay::{self as printed, RuleText, first_lines, no_requests, unknown_format};
 use loudou_replay::decisions::Decided;
 use loudou_replay::format::LogFormat;
-use loudou_replay::input::{BadLine, Intake};
+use loudou_replay::input::Intake;
 use loudou_replay::run::Run;
 use loudou_replay::sort::Scratch;
 use loudou_replay::source::ClientSource;
@@ -22,26 +23,18 @@ use super::context::Context;
 use super::files::{bytes_of, name_of};
 use super::options::{Format, every_output};
 use super::outcome::Outcome;
-use super::world::{Io, Style, Usage, json};
+use super::world::{Io, Usage, json};
+use loudou_print::style::Style;
 use loudou_words::num::typed;
 use loudou_words::text::{escape, json_safe};
 
-mod beside_log;
-mod compared;
 mod form;
-mod html;
-mod of_keys;
-pub(super) mod over_time;
-mod plot;
 mod progress;
 mod records;
 mod suggest;
 pub(super) mod traces;
-mod view;
-pub(super) mod words;
 
 use form::FormArg;
-use html::page::RuleText;
 use records::CsvTable;
 use suggest::SuggestArgs;
 
@@ -228,7 +221,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ReplayArgs) -> Result<Ou
     nothing(&traces, &input)?;
     let summary = RunSummary::new(&traces.name(), &input, &run, most_keys(context, args));
     if context.is_html() {
-        let page = html::page(&summary, &texts);
+        let page = printed::page(&summary, &texts);
         context.io.out.write_all(page.as_bytes())?;
     } else {
         print(context, &summary, args.table.unwrap_or_default())?;
@@ -250,11 +243,7 @@ pub(super) fn nothing(traces: &Traces, input: &Intake) -> Result<()> {
         return Ok(());
     }
     if input.bad > 0 {
-        let lines = first_lines(&input.first_bad);
-        bail!(
-            "no line of {} is a request\n{lines}",
-            escape(&traces.name())
-        );
+        bail!(no_requests(&traces.name(), &input.first_bad));
     }
     Ok(())
 }
@@ -363,13 +352,7 @@ fn explained(error: Error) -> anyhow::Error {
     match error {
         Error::Bad(line) => anyhow!("{}", first_lines(&[line])),
         Error::Unknown(ref name, ref line) => {
-            let names = LogFormat::ALL.map(LogFormat::name).join(", ");
-            let line = line.as_slice();
-            anyhow!(
-                "the format of {} is not recognised\n{}\nwrite --format with one of {names}, or --log-format",
-                escape(name),
-                first_lines(line),
-            )
+            anyhow!(unknown_format(name, line.as_ref()))
         }
         Error::Sort(error) => {
             let folder = std::env::temp_dir();
@@ -383,18 +366,6 @@ fn explained(error: Error) -> anyhow::Error {
         }
         Error::Observer(error) => error.into(),
     }
-}
-
-/// Returns invalid lines, escaped for printing.
-fn first_lines(lines: &[BadLine]) -> String {
-    let mut out = Vec::new();
-    for line in lines {
-        out.push(escape(&line.to_string()).into_owned());
-        if !line.text.is_empty() {
-            out.push(format!("  {}", escape(&line.text)));
-        }
-    }
-    out.join("\n")
 }
 
 /// Writes the decisions and shows the progress.
@@ -450,7 +421,7 @@ fn print(context: &mut Context<'_, '_>, summary: &RunSummary, table: CsvTable) -
         Format::Jsonl => {}
         Format::Json => return Ok(json(context.io.out, Format::Json, summary)?),
         Format::Csv => records::print(summary, table, context.io.out)?,
-        Format::Table => return Ok(view::print(summary, context.io.out, style)?),
+        Format::Table => return Ok(printed::print(summary, context.io.out, style)?),
     }
     // The format of standard output has no place for warnings and invalid lines.
     for warning in &summary.warnings {
@@ -459,7 +430,7 @@ fn print(context: &mut Context<'_, '_>, summary: &RunSummary, table: CsvTable) -
     let trace = &summary.trace;
     if trace.bad_lines > 0 {
         let lines = first_lines(&trace.first_bad_lines);
-        let bad = view::bad_lines(trace.bad_lines);
+        let bad = printed::bad_lines(trace.bad_lines);
         context.note(&format!("{bad}\n{lines}"))?;
     }
     Ok(())

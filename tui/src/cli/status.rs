@@ -10,9 +10,10 @@ use serde_json::Value;
 
 use super::context::Context;
 use super::options::Format;
-use super::table::{Cell, Paint, Set, TextTable, csv, named};
 use super::watch::{self, WatchArgs};
-use super::world::{Style, json};
+use super::world::json;
+use loudou_print::style::Style;
+use loudou_print::table::{Cell, Paint, Set, TextTable, csv, named};
 use loudou_words::meaning;
 use loudou_words::meaning::leased::{self, counted};
 use loudou_words::text::{date, escape, humanise};

@@ -21,14 +21,15 @@ use super::context::{Context, TIMEOUT, duration};
 use super::envoys::Envoys;
 use super::options::{Format, URL, span};
 use super::outcome::Outcome;
-use super::table::{Cell, Paint, Set, TextTable, csv};
 use super::target::Address;
 use super::targets::watched;
 use super::watch::WatchArgs;
-use super::world::{Style, json_list};
+use super::world::json_list;
 use super::{complete, target, watch};
 use crate::draw::words::{percent, rate};
 use crate::runtime;
+use loudou_print::style::Style;
+use loudou_print::table::{Cell, Paint, Set, TextTable, csv};
 
 /// Default time between two polls, and minimum time limit of a poll.
 pub(super) const INTERVAL: Nanos = Nanos::from_secs(1);

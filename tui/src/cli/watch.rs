@@ -13,9 +13,9 @@ use loudou_limiter::Nanos;
 
 use super::context::{Context, TIMEOUT, duration};
 use super::options::{Format, span};
-use super::table::Paint;
 use super::target;
 use super::world::{Io, Usage};
+use loudou_print::table::Paint;
 use loudou_words::text::{date, escape, humanise};
 
 /// Minimum interval. Shorter ones would be useless to a reader.

@@ -1,6 +1,5 @@
 //! Input, output and environment of a command. Tests replace them to simulate a terminal.
 
-use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, BufRead, Write};
@@ -16,8 +15,8 @@ use signal_hook::consts::SIGINT;
 use signal_hook::flag::register_conditional_shutdown;
 
 use super::options::{ColorWhen, Format, Global};
-use crate::cells::fit;
 use loudou_client::clock::Clock;
+use loudou_print::style::Style;
 use loudou_words::text::json_safe;
 
 /// Input, output and environment of one run.
@@ -150,46 +149,22 @@ impl Io<'_> {
     }
 }
 
-/// Style of tables.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Style {
-    pub(crate) color: bool,
-    pub(crate) ascii: bool,
-    /// Maximum width, or `None` for no maximum.
-    pub(crate) width: Option<usize>,
-}
-
-impl Style {
-    pub(crate) fn new(global: &Global, io: &Io<'_>) -> Self {
-        let plain = io.env.no_color.is_some() || io.env.is_dumb();
-        // The Linux console has a font of at most 512 characters.
-        let is_console = io.env.term.as_ref().is_some_and(|term| term == "linux");
-        Self {
-            color: match global.color {
-                ColorWhen::Always => true,
-                ColorWhen::Never => false,
-                ColorWhen::Auto => io.out_terminal && !plain,
-            },
-            ascii: global
-                .ascii
-                .or(global.config.ascii)
-                .unwrap_or_else(|| io.env.is_ascii() || (is_console && io.out_terminal)),
-            width: io.width.filter(|_| io.out_terminal),
-        }
-    }
-
-    /// Replaces arrows and ellipses in `text` by ASCII, if the style requires it.
-    pub(crate) fn marks(self, text: &str) -> String {
-        if self.ascii {
-            text.replace('→', "->").replace('…', "...")
-        } else {
-            text.to_owned()
-        }
-    }
-
-    /// Cuts `text` to at most `width` cells, with a mark where it was cut.
-    pub(crate) fn fit(self, text: &str, width: usize) -> Cow<'_, str> {
-        fit(text, width, if self.ascii { '~' } else { '…' })
+/// Returns the style for these options and this environment.
+pub(super) fn style(global: &Global, io: &Io<'_>) -> Style {
+    let plain = io.env.no_color.is_some() || io.env.is_dumb();
+    // The Linux console has a font of at most 512 characters.
+    let is_console = io.env.term.as_ref().is_some_and(|term| term == "linux");
+    Style {
+        color: match global.color {
+            ColorWhen::Always => true,
+            ColorWhen::Never => false,
+            ColorWhen::Auto => io.out_terminal && !plain,
+        },
+        ascii: global
+            .ascii
+            .or(global.config.ascii)
+            .unwrap_or_else(|| io.env.is_ascii() || (is_console && io.out_terminal)),
+        width: io.width.filter(|_| io.out_terminal),
     }
 }
 

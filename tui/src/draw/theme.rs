@@ -156,7 +156,7 @@ impl Theme {
 
     /// Cuts `text` to `most` cells.
     pub(crate) fn fit<'a>(&self, text: &'a str, most: u16) -> Cow<'a, str> {
-        crate::cells::fit(text, usize::from(most), self.pick('…', '~'))
+        loudou_print::cells::fit(text, usize::from(most), self.pick('…', '~'))
     }
 
     /// Returns the colour of a level in a line, by the level `tone`.

@@ -2,6 +2,7 @@
 //! scroll bars, levels and charts. They are based on ratatui's widgets, with ASCII substitutes for
 //! all characters.
 
+use loudou_print::bars::{growing, in_cell};
 use loudou_words::num::{share, whole};
 use loudou_words::text::humanise;
 use ratatui::buffer::Buffer;
@@ -279,53 +280,6 @@ const ASCII_RISING: bar::Set<'_> = bar::Set {
     empty: " ",
 };
 
-/// A cell filled from the left, by eighths, and its ASCII substitute.
-const GROWING: [(char, char); 9] = [
-    (' ', ' '),
-    ('▏', ' '),
-    ('▎', ' '),
-    ('▍', '-'),
-    ('▌', '-'),
-    ('▋', '='),
-    ('▊', '='),
-    ('▉', '#'),
-    ('█', '#'),
-];
-
-/// Returns a cell filled from the bottom by `eighths`.
-pub(crate) fn rising(eighths: u16, ascii: bool) -> char {
-    let set = if ascii { ASCII_RISING } else { RISING };
-    let glyph = match eighths {
-        0 => set.empty,
-        1 => set.one_eighth,
-        2 => set.one_quarter,
-        3 => set.three_eighths,
-        4 => set.half,
-        5 => set.five_eighths,
-        6 => set.three_quarters,
-        7 => set.seven_eighths,
-        _ => set.full,
-    };
-    glyph.chars().next().unwrap_or(' ')
-}
-
-/// Returns a cell filled from the left by `eighths`.
-fn growing(eighths: u16, ascii: bool) -> char {
-    let glyph = GROWING.get(usize::from(eighths.min(8)));
-    glyph.map_or(' ', |(glyph, plain)| if ascii { *plain } else { *glyph })
-}
-
-/// Returns the number of eighths that `part` of `total` fills in `cells` cells, rounded up so that
-/// small parts stay visible. In ASCII only whole cells are filled.
-pub(crate) fn filled(part: u64, total: u64, cells: u16, ascii: bool) -> u16 {
-    let step = if ascii { 8 } else { 1 };
-    let steps = cells.saturating_mul(8) / step;
-    let scaled = u128::from(part.min(total)).saturating_mul(u128::from(steps));
-    let filled = scaled.div_ceil(u128::from(total).max(1));
-    let filled = u16::try_from(filled).unwrap_or(steps);
-    filled.saturating_mul(step)
-}
-
 /// Returns the number of eighths that a level from 0 to 1 fills in `cells` cells. A level above 0
 /// fills at least one.
 pub(crate) fn filled_by_level(level: f64, cells: u16) -> u16 {
@@ -334,22 +288,6 @@ pub(crate) fn filled_by_level(level: f64, cells: u16) -> u16 {
     } else {
         0
     }
-}
-
-/// Returns the number of `eighths` in cell number `cell`.
-pub(crate) fn in_cell(eighths: u16, cell: u16) -> u16 {
-    eighths.saturating_sub(cell.saturating_mul(8)).min(8)
-}
-
-/// Draws `part` of `total` as a text of `cells` cells.
-pub(crate) fn bar_text(part: u64, total: u64, cells: u16, ascii: bool) -> String {
-    let eighths = filled(part, total, cells, ascii);
-    let empty = if ascii { '.' } else { '·' };
-    let cell = |cell| match in_cell(eighths, cell) {
-        0 => empty,
-        filled => growing(filled, ascii),
-    };
-    (0..cells).map(cell).collect()
 }
 
 /// Draws a level from 0 to 1 in `width` cells.
@@ -532,6 +470,5 @@ mod tests {
             [0.0, 0.001, 0.5, 1.0].map(shown),
             ["····", "▏···", "██··", "████"]
         );
-        assert_eq!(bar_text(1, 3, 6, true), "##....");
     }
 }

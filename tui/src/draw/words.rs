@@ -1,6 +1,6 @@
 //! Converts untrusted text to spans, and formats numbers and ages.
 
-pub(crate) use crate::cells::{safe, width, wrap};
+pub(crate) use loudou_print::cells::{safe, width, wrap};
 use loudou_words::num::float;
 use loudou_words::text::humanise;
 use ratatui::style::Style;

@@ -9,8 +9,9 @@ use crate::app::press::Spot;
 use crate::app::state::State;
 use crate::draw::pen::Pen;
 use crate::draw::theme::Theme;
-use crate::draw::widgets::{bar_text, open, scroll_bar};
+use crate::draw::widgets::{open, scroll_bar};
 use crate::draw::words::text;
+use loudou_print::bars::bar_text;
 use loudou_words::meaning::explained::Tone;
 use loudou_words::num::cells;
 

@@ -2,6 +2,7 @@
 
 use loudou_api::BanBy;
 use loudou_limiter::Nanos;
+use loudou_print::bars::rising;
 use loudou_words::meaning::{Standing, enforced_ban, refusals};
 use loudou_words::num::{count, float, whole};
 use loudou_words::text::humanise;
@@ -581,7 +582,7 @@ fn demand(theme: &Theme, state: &State, row: &Row, width: u16) -> Line<'static> 
         }
         let refused = rates.refused + rates.shadow;
         let eighths = whole((all / allowed * LIMIT).ceil()).clamp(1, MOST);
-        let glyph = widgets::rising(u16::try_from(eighths).unwrap_or(1), theme.ascii);
+        let glyph = rising(u16::try_from(eighths).unwrap_or(1), theme.ascii);
         let tone = |bad| {
             if rates.shadow > 0.0 {
                 theme.shadow

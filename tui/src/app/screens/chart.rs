@@ -4,6 +4,7 @@ use ratatui::layout::{Constraint, Layout};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
+use loudou_print::bars::rising;
 use loudou_words::num::whole;
 
 use crate::app::history::{Rates, Track};
@@ -110,7 +111,7 @@ pub(super) fn requests(theme: &Theme, track: &Track, columns: u16) -> Line<'stat
             };
             let eighths = whole((rates.all() / peak * MOST).ceil());
             text(
-                &widgets::rising(u16::try_from(eighths).unwrap_or(1), theme.ascii).to_string(),
+                &rising(u16::try_from(eighths).unwrap_or(1), theme.ascii).to_string(),
                 style,
             )
         }

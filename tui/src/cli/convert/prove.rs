@@ -8,6 +8,9 @@ use anyhow::{Result, anyhow};
 use loudou_convert::Converted;
 use loudou_convert::prove::{Counts, Difference, Logged, MAX_COUNTERS, Ours, Proof, Prover};
 use loudou_limiter::Nanos;
+use loudou_print::replay::{instant, print_note};
+use loudou_print::style::Style;
+use loudou_print::table::{Cell, Set, TextTable};
 use loudou_replay::decisions::Decided;
 use loudou_replay::run::Run;
 use loudou_replay::summary::RunSummary;
@@ -17,11 +20,7 @@ use loudou_words::text::{counted, escape};
 use crate::cli::check::rules_of_text;
 use crate::cli::context::Context;
 use crate::cli::outcome::Outcome;
-use crate::cli::replay::over_time::instant;
-use crate::cli::replay::words::print_note;
 use crate::cli::replay::{LogArgs, nothing, traces, with_inputs};
-use crate::cli::table::{Cell, Set, TextTable};
-use crate::cli::world::Style;
 
 /// Number of differences that are printed.
 const SHOWN: usize = 20;

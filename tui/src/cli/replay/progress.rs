@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use loudou_replay::Progress;
 
-use crate::cli::table::bar;
-use crate::cli::world::Style;
 use loudou_client::clock::Clock;
+use loudou_print::style::Style;
+use loudou_print::table::bar;
 use loudou_words::num::{float, whole};
 use loudou_words::text::{self, humanise};
 

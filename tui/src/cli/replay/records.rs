@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use clap::ValueEnum;
 use loudou_replay::summary::{RunSummary, SideSummary};
 
-use crate::cli::table::csv;
+use loudou_print::table::csv;
 
 /// The tables of a run. A CSV file contains one of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

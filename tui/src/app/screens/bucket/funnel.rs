@@ -24,6 +24,7 @@ use crate::app::history::Rates;
 use crate::draw::pen::Pen;
 use crate::draw::widgets;
 use crate::draw::words::{amount, percent, rate, text, width};
+use loudou_print::bars::rising;
 use loudou_words::num::{cells, float, whole};
 
 /// Lines above the rim, for drops and labels.
@@ -148,7 +149,7 @@ fn fill(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>) -> i32 {
                 0
             };
             let filled = here.saturating_add(wave).clamp(1, 8);
-            let glyph = widgets::rising(u16::try_from(filled).unwrap_or(8), theme.ascii);
+            let glyph = rising(u16::try_from(filled).unwrap_or(8), theme.ascii);
             pen.cell(
                 shape.centre.saturating_add(dx),
                 y,

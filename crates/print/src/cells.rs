@@ -9,7 +9,7 @@ use loudou_words::text::escape;
 
 /// Removes characters that a terminal interprets and characters of zero width from `text`, so that
 /// its width is its width on the screen.
-pub(crate) fn safe(text: &str) -> Cow<'_, str> {
+pub fn safe(text: &str) -> Cow<'_, str> {
     let escaped = escape(text);
     if escaped.chars().all(|c| c.width().unwrap_or(0) > 0) {
         return escaped;
@@ -26,12 +26,12 @@ pub(crate) fn safe(text: &str) -> Cow<'_, str> {
 }
 
 /// Returns the width of `text` in cells.
-pub(crate) fn width(text: &str) -> u16 {
+pub fn width(text: &str) -> u16 {
     cells(text.width())
 }
 
 /// Cuts `text` to at most `most` cells. A shortened text ends with `more`.
-pub(crate) fn fit(text: &str, most: usize, more: char) -> Cow<'_, str> {
+pub fn fit(text: &str, most: usize, more: char) -> Cow<'_, str> {
     if text.width() <= most {
         return Cow::Borrowed(text);
     }
@@ -52,7 +52,7 @@ pub(crate) fn fit(text: &str, most: usize, more: char) -> Cow<'_, str> {
 }
 
 /// Wraps `text` to lines of at most `most` cells, at spaces if possible.
-pub(crate) fn wrap(text: &str, most: u16) -> Vec<String> {
+pub fn wrap(text: &str, most: u16) -> Vec<String> {
     let most = usize::from(most.max(1));
     let mut lines = Vec::new();
     for paragraph in text.lines() {

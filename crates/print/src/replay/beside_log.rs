@@ -7,8 +7,8 @@ use loudou_replay::summary::BesideLog;
 use super::over_time::WIDEST;
 use super::words::share;
 use crate::cells::wrap;
-use crate::cli::table::{Cell, Set, TextTable};
-use crate::cli::world::Style;
+use crate::style::Style;
+use crate::table::{Cell, Set, TextTable};
 
 /// Possible reasons for differences.
 pub(super) const WHY: &str = "They differ where other rules were in force, where several Envoys had a bucket each or kept older \

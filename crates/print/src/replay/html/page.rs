@@ -5,9 +5,10 @@ use loudou_replay::input::{BadLine, InputIntake};
 use loudou_replay::summary::Trace;
 
 use super::markup::{Html, group, grouped};
-use crate::cli::replay::over_time::CALENDAR_NS;
-use crate::cli::replay::view::bad_lines;
-use crate::cli::table::{Cell, Paint, Set, TextTable};
+use crate::replay::RuleText;
+use crate::replay::over_time::CALENDAR_NS;
+use crate::replay::view::bad_lines;
+use crate::table::{Cell, Paint, Set, TextTable};
 use loudou_words::text::{counted, date, humanise};
 
 const STYLE: &str = include_str!("style.css");
@@ -18,12 +19,6 @@ const FILE_CHARS: usize = 100_000;
 /// Maximum number of lines of a rule file that is shown unfolded. A longer file is shown on a
 /// click.
 const FILE_LINES: usize = 60;
-
-/// A rule file as it was read.
-pub(crate) struct RuleText {
-    pub(crate) name: String,
-    pub(crate) text: String,
-}
 
 /// The frame of a page.
 pub(crate) struct Page<'a> {

@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use crate::cli::world::Style;
-use crate::draw::widgets;
+use crate::bars::{filled, in_cell, rising};
+use crate::style::Style;
 use loudou_words::num::count;
 
 /// Height of a plot in lines.
@@ -68,8 +68,8 @@ pub(super) fn print(
 /// Returns the cell in line `row`, counted from the bottom, of a column with the height `n` of
 /// `most`.
 fn cell(n: u64, most: u64, row: u16, style: Style) -> char {
-    let eighths = widgets::filled(n, most, LINES, style.ascii);
-    widgets::rising(widgets::in_cell(eighths, row), style.ascii)
+    let eighths = filled(n, most, LINES, style.ascii);
+    rising(in_cell(eighths, row), style.ascii)
 }
 
 #[cfg(test)]

@@ -4,17 +4,12 @@ use std::io::{self, Write};
 
 use super::over_time::WIDEST;
 use crate::cells::wrap;
-use crate::cli::table::Paint;
-use crate::cli::world::Style;
+use crate::style::Style;
+use crate::table::Paint;
 use loudou_words::text::escape;
 
 /// Prints a note or a warning, which may take several lines.
-pub(in crate::cli) fn print_note(
-    kind: &str,
-    note: &str,
-    out: &mut dyn Write,
-    style: Style,
-) -> io::Result<()> {
+pub fn print_note(kind: &str, note: &str, out: &mut dyn Write, style: Style) -> io::Result<()> {
     let margin = kind.len() + 2;
     let width = style.width.unwrap_or(WIDEST).clamp(margin * 2, WIDEST);
     let room = u16::try_from(width.saturating_sub(margin)).unwrap_or(u16::MAX);

@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use loudou_limiter::Rate;
 
 use super::Line;
-use crate::cli::replay::words::share;
-use crate::cli::table::{Cell, Paint, Set, TextTable};
-use crate::cli::world::Style;
+use crate::replay::words::share;
+use crate::style::Style;
+use crate::table::{Cell, Paint, Set, TextTable};
 
 /// Refusals of a funnel with one capacity and one rate.
 #[derive(Clone, Copy, Debug)]

@@ -5,16 +5,16 @@ use std::io::{self, Write};
 use loudou_replay::summary::TimelineSummary;
 
 use super::plot::{self, Axis};
-use crate::cli::world::Style;
+use crate::style::Style;
 use loudou_words::text::{date, humanise};
 
 /// Times from this value on are calendar time (after 1973).
 pub(super) const CALENDAR_NS: u64 = 100_000_000_000_000_000;
 /// Maximum width of output other than tables.
-pub(in crate::cli) const WIDEST: usize = 78;
+pub(super) const WIDEST: usize = 78;
 
 /// Formats a time of a trace: a date, or the time since the start of the trace.
-pub(in crate::cli) fn instant(ns: u64) -> String {
+pub fn instant(ns: u64) -> String {
     if ns < CALENDAR_NS {
         return humanise(ns);
     }

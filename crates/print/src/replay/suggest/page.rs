@@ -1,9 +1,10 @@
 //! Writes the needs as an HTML page.
 
 use super::{NO_LIMIT, PER_MILLE, Rule, needs_table, shares, without_keys};
-use crate::cli::replay::html::capacity::{Plot, Rate, Series, per_second};
-use crate::cli::replay::html::markup::{Html, grouped};
-use crate::cli::replay::html::page::{Page, RuleText, code, section, table, times};
+use crate::replay::RuleText;
+use crate::replay::html::capacity::{Plot, Rate, Series, per_second};
+use crate::replay::html::markup::{Html, grouped};
+use crate::replay::html::page::{Page, code, section, table, times};
 use loudou_replay::input::{InputIntake, Intake};
 use loudou_replay::suggest::{Share, Suggestion};
 use loudou_words::num::count;

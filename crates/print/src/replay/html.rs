@@ -17,11 +17,12 @@ pub(super) mod page;
 mod timeline;
 mod verdicts;
 
+use super::RuleText;
 use markup::Html;
-use page::{RuleText, section, table, texts};
+use page::{section, table, texts};
 
 /// Returns the page about a run.
-pub(super) fn page(summary: &RunSummary, files: &[RuleText]) -> String {
+pub fn page(summary: &RunSummary, files: &[RuleText]) -> String {
     let trace = &summary.trace;
     let mut facts = page::facts(trace);
     if summary.compare.is_empty() {

@@ -3,8 +3,8 @@
 use loudou_replay::summary::{Requests, WaitsSummary};
 
 use super::markup::{Html, grouped, percent};
-use crate::cli::replay::words::share;
-use crate::cli::table::TextTable;
+use crate::replay::words::share;
+use crate::table::TextTable;
 use loudou_words::text::humanise;
 
 /// Explanations of columns whose names are not sufficient.

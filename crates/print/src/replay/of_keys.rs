@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use loudou_replay::summary::{KeysSummary, MOST_COUNTED, Percentiles, SideSummary};
 
 use super::words::share;
-use crate::cli::table::{Cell, Paint, Set, TextTable};
-use crate::cli::world::Style;
+use crate::style::Style;
+use crate::table::{Cell, Paint, Set, TextTable};
 use loudou_words::text::counted;
 
 /// Prints the keys of the rules that have any.

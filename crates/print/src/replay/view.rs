@@ -9,8 +9,8 @@ use super::compared;
 use super::of_keys;
 use super::over_time::{self, WIDEST, instant};
 use super::words::{print_note, share};
-use crate::cli::table::{Cell, Paint, Set, TextTable, bar};
-use crate::cli::world::Style;
+use crate::style::Style;
+use crate::table::{Cell, Paint, Set, TextTable, bar};
 use loudou_words::text::{counted, escape, humanise};
 
 /// Minimum width for rules with all columns.
@@ -20,7 +20,8 @@ const WIDE_WITH_TIMES: usize = 100;
 /// Maximum number of files that are listed.
 const FILES: usize = 10;
 
-pub(super) fn print(summary: &RunSummary, out: &mut dyn Write, style: Style) -> io::Result<()> {
+/// Prints the summary of a run.
+pub fn print(summary: &RunSummary, out: &mut dyn Write, style: Style) -> io::Result<()> {
     heading(&summary.trace, out, style)?;
     for warning in &summary.warnings {
         print_note("warning", warning, out, style)?;
@@ -254,7 +255,7 @@ fn notes(summary: &RunSummary, out: &mut dyn Write, style: Style) -> io::Result<
 }
 
 /// Describes the number of invalid lines.
-pub(super) fn bad_lines(count: u64) -> String {
+pub fn bad_lines(count: u64) -> String {
     match count {
         1 => "1 invalid line was skipped:".to_owned(),
         _ => format!("{count} invalid lines were skipped; the first ones:"),

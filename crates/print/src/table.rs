@@ -9,8 +9,8 @@ use std::io::{self, Write};
 
 use unicode_width::UnicodeWidthStr as _;
 
-use super::world::Style;
-use crate::draw::widgets;
+use crate::bars::bar_text;
+use crate::style::Style;
 use loudou_words::text::escape;
 
 /// Width of a bar in columns.
@@ -20,12 +20,17 @@ const MIN_WIDTH: usize = 8;
 
 /// Meaning of a cell's colour. It only repeats the meaning of the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Paint {
+pub enum Paint {
     #[default]
+    /// No colour.
     Plain,
+    /// A heading, in bold.
     Heading,
+    /// A refusal or an error.
     Bad,
+    /// A wait or a warning.
     Warn,
+    /// A detail.
     Dim,
 }
 
@@ -41,7 +46,7 @@ impl Paint {
     }
 
     /// Colours `text` if the style has colours.
-    pub(crate) fn on(self, text: &str, style: Style) -> String {
+    pub fn on(self, text: &str, style: Style) -> String {
         if style.color && self != Self::Plain && !text.is_empty() {
             format!("{}{text}\u{1b}[0m", self.code())
         } else {
@@ -52,14 +57,14 @@ impl Paint {
 
 /// A cell.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Cell {
+pub struct Cell {
     text: String,
     paint: Paint,
 }
 
 impl Cell {
     /// Returns a cell with a text, or with `-` if the text is empty.
-    pub(crate) fn new(text: &str) -> Self {
+    pub fn new(text: &str) -> Self {
         let text = if text.is_empty() { "-" } else { text };
         Self {
             text: escape(text).into_owned(),
@@ -68,12 +73,13 @@ impl Cell {
     }
 
     /// Returns the text, escaped for a terminal, and its meaning.
-    pub(crate) fn seen(&self) -> (&str, Paint) {
+    pub fn seen(&self) -> (&str, Paint) {
         (&self.text, self.paint)
     }
 
     /// Returns the cell in another colour.
-    pub(crate) fn paint(self, paint: Paint) -> Self {
+    #[must_use]
+    pub fn paint(self, paint: Paint) -> Self {
         Self { paint, ..self }
     }
 }
@@ -104,21 +110,25 @@ impl From<Option<String>> for Cell {
 
 /// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Set {
+pub enum Set {
+    /// Left-aligned.
     Left,
+    /// Right-aligned, for numbers.
     Right,
     /// Left-aligned. Shortened first if the table is too wide.
     Shrink,
 }
 
 /// A table.
-pub(crate) struct TextTable {
+#[derive(Debug)]
+pub struct TextTable {
     columns: Vec<(String, Set)>,
     rows: Vec<Vec<Cell>>,
 }
 
 impl TextTable {
-    pub(crate) fn new(columns: &[(&str, Set)]) -> Self {
+    /// Returns a table without rows.
+    pub fn new(columns: &[(&str, Set)]) -> Self {
         let columns = columns.iter().map(|(name, set)| ((*name).to_owned(), *set));
         Self {
             columns: columns.collect(),
@@ -126,22 +136,23 @@ impl TextTable {
         }
     }
 
-    pub(crate) fn row(&mut self, cells: Vec<Cell>) {
+    /// Adds a row, with a cell for each column.
+    pub fn row(&mut self, cells: Vec<Cell>) {
         self.rows.push(cells);
     }
 
     /// Returns the names and alignments of the columns.
-    pub(crate) fn columns(&self) -> &[(String, Set)] {
+    pub fn columns(&self) -> &[(String, Set)] {
         &self.columns
     }
 
     /// Returns the rows, with a cell for each column.
-    pub(crate) fn rows(&self) -> &[Vec<Cell>] {
+    pub fn rows(&self) -> &[Vec<Cell>] {
         &self.rows
     }
 
     /// Prints the heading and the rows.
-    pub(crate) fn print(&self, out: &mut dyn Write, style: Style) -> io::Result<()> {
+    pub fn print(&self, out: &mut dyn Write, style: Style) -> io::Result<()> {
         let heading: Vec<Cell> = self
             .columns
             .iter()
@@ -152,7 +163,7 @@ impl TextTable {
     }
 
     /// Prints only the rows, to continue a table.
-    pub(crate) fn print_rows(&self, out: &mut dyn Write, style: Style) -> io::Result<()> {
+    pub fn print_rows(&self, out: &mut dyn Write, style: Style) -> io::Result<()> {
         let widths = self.widths(style);
         self.rows
             .iter()
@@ -197,7 +208,7 @@ impl TextTable {
 }
 
 /// Prints names and values, one pair per line.
-pub(crate) fn named<N: AsRef<str>>(
+pub fn named<N: AsRef<str>>(
     lines: &[(N, Cell)],
     style: Style,
     out: &mut dyn Write,
@@ -212,22 +223,19 @@ pub(crate) fn named<N: AsRef<str>>(
 }
 
 /// Returns a bar for the level `part` of `whole`, rounded up so that any use is visible.
-pub(crate) fn bar(part: u64, whole: u64, style: Style) -> String {
-    widgets::bar_text(part, whole, BAR, style.ascii)
+pub fn bar(part: u64, whole: u64, style: Style) -> String {
+    bar_text(part, whole, BAR, style.ascii)
 }
 
 /// Prints one record according to RFC 4180. A text that a spreadsheet would interpret as a formula
 /// is prefixed with `'`.
-pub(crate) fn csv<'a>(
-    out: &mut dyn Write,
-    fields: impl IntoIterator<Item = &'a str>,
-) -> io::Result<()> {
+pub fn csv<'a>(out: &mut dyn Write, fields: impl IntoIterator<Item = &'a str>) -> io::Result<()> {
     let fields: Vec<String> = fields.into_iter().map(csv_field).collect();
     write!(out, "{}\r\n", fields.join(","))
 }
 
 /// Returns a field of a record.
-pub(crate) fn csv_field(text: &str) -> String {
+pub fn csv_field(text: &str) -> String {
     let escaped = escape(text);
     let mark = if is_formula(text) { "'" } else { "" };
     if escaped == text && !text.contains([',', '"']) {

@@ -1,7 +1,7 @@
 //! Computes the ticks of axes: counts from 0, powers of ten, and time.
 
-use crate::cli::replay::html::markup::grouped;
-use crate::cli::replay::over_time::CALENDAR_NS;
+use crate::replay::html::markup::grouped;
+use crate::replay::over_time::CALENDAR_NS;
 use loudou_words::text::{date, humanise};
 
 /// Maximum number of steps of a count axis.

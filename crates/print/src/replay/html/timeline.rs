@@ -6,8 +6,8 @@ use loudou_replay::summary::{TimelineSummary, VerdictCounts};
 use super::axis::{self, Time};
 use super::markup::{Html, grouped, percent};
 use super::page;
-use crate::cli::replay::over_time::CALENDAR_NS;
-use crate::cli::table::{Set, TextTable};
+use crate::replay::over_time::CALENDAR_NS;
+use crate::table::{Set, TextTable};
 use loudou_words::num::count;
 use loudou_words::text::{date, humanise};
 

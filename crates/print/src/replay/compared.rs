@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use loudou_replay::summary::{ChangesSummary, Compare, RuleSummary, SideSummary, TimelineSummary};
 
 use super::over_time;
-use crate::cli::table::{Cell, Paint, Set, TextTable};
-use crate::cli::world::Style;
+use crate::style::Style;
+use crate::table::{Cell, Paint, Set, TextTable};
 use loudou_words::text::{counted, escape};
 
 /// Prints the first rule file, called A, and the files that are compared with it: B, C ….
