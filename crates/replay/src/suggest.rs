@@ -36,13 +36,13 @@ pub const MOST_KEYS: usize = 1_000_000;
 /// Maximum number of rates that are tried.
 pub const MOST_RATES: usize = 10;
 /// Default rates.
-pub const RATES: [&str; MOST_RATES] = [
+const RATES: [&str; MOST_RATES] = [
     "1/m", "6/m", "20/m", "1/s", "2/s", "5/s", "10/s", "20/s", "50/s", "100/s",
 ];
 /// Maximum number of capacities for which shares are counted.
 pub const MOST_CAPACITIES: usize = 10;
 /// Default capacities for which shares are counted.
-pub const CAPACITIES: [u32; MOST_CAPACITIES] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000];
+const CAPACITIES: [u32; MOST_CAPACITIES] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000];
 /// Number of requests between two progress reports.
 const PROGRESS_REQUESTS: u64 = 4_096;
 
@@ -69,6 +69,16 @@ pub struct Candidates {
     pub rates: Vec<Rate>,
     /// At most [`MOST_CAPACITIES`] capacities.
     pub capacities: Vec<u32>,
+}
+
+impl Default for Candidates {
+    fn default() -> Self {
+        let rates = RATES.iter().filter_map(|text| Rate::parse(text));
+        Self {
+            rates: rates.collect(),
+            capacities: CAPACITIES.into(),
+        }
+    }
 }
 
 #[derive(Debug, Default)]

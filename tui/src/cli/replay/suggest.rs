@@ -6,9 +6,7 @@ use loudou_check::document;
 use loudou_limiter::{RATE_FORM, Rate};
 use loudou_print::replay::RuleText;
 use loudou_print::replay::suggest::Suggested;
-use loudou_replay::suggest::{
-    CAPACITIES, Candidates, MOST_CAPACITIES, MOST_RATES, RATES, Share, Suggestion,
-};
+use loudou_replay::suggest::{Candidates, MOST_CAPACITIES, MOST_RATES, Share, Suggestion};
 use loudou_rules::rule::RuleFile;
 use loudou_words::num::typed;
 use loudou_words::text::escape;
@@ -122,13 +120,15 @@ impl SuggestArgs {
 
     /// Returns the rates and capacities to try.
     pub(crate) fn tried(&self) -> Result<Candidates> {
-        let mut rates = self.rates.clone();
-        if rates.is_empty() {
-            rates.extend(RATES.iter().filter_map(|text| Rate::parse(text)));
+        let Candidates {
+            mut rates,
+            mut capacities,
+        } = Candidates::default();
+        if !self.rates.is_empty() {
+            rates.clone_from(&self.rates);
         }
-        let mut capacities = self.capacities.clone();
-        if capacities.is_empty() {
-            capacities.extend(CAPACITIES);
+        if !self.capacities.is_empty() {
+            capacities.clone_from(&self.capacities);
         }
         let longer = |rate: &Rate, other: &Rate| {
             u128::from(rate.amount()) * u128::from(other.period().get())
