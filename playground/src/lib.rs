@@ -1,0 +1,83 @@
+//! The functions that the playground's page calls. Each takes a JSON text and returns a JSON text.
+//!
+//! All decisions and words come from the crates that the filter and the `loudou` command use. This crate only connects
+//! them to the page. It has no clock and no network: times are arguments, or come from a log.
+
+use loudou_replay::decisions::Decided;
+use loudou_replay::{Observer, Progress};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use wasm_bindgen::prelude::wasm_bindgen;
+
+mod burst;
+mod copied;
+mod edit;
+mod explain;
+mod replay;
+
+#[wasm_bindgen]
+extern "C" {
+    /// The page's function that shows the progress of a replay, as bytes read and requests decided.
+    fn progress(bytes: f64, requests: f64);
+}
+
+/// Checks rules, and explains a request according to them. Takes [`explain::Question`].
+#[wasm_bindgen]
+pub fn explain(input: &str) -> String {
+    answer(input, explain::answer)
+}
+
+/// Sends a burst through a limit and through the other algorithms. Takes [`burst::Question`].
+#[wasm_bindgen]
+pub fn burst(input: &str) -> String {
+    answer(input, burst::answer)
+}
+
+/// Writes a number of a limit into the text of the rules. Takes [`edit::Question`].
+#[wasm_bindgen]
+pub fn edit(input: &str) -> String {
+    answer(input, edit::answer)
+}
+
+/// Returns rules as a manifest. Takes [`copied::Question`].
+#[wasm_bindgen]
+pub fn copied(input: &str) -> String {
+    answer(input, copied::answer)
+}
+
+/// Replays a log. Takes [`replay::Question`] and the bytes of the log, which may be compressed.
+#[wasm_bindgen]
+pub fn replay(input: &str, log: &[u8]) -> String {
+    answer(input, |question| replay::answer(question, log, &mut Page))
+}
+
+/// Shows the progress of a replay on the page.
+struct Page;
+
+impl Observer for Page {
+    fn decided(&mut self, _: &Decided<'_>) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn progress(&mut self, done: Progress) -> std::io::Result<()> {
+        let float = loudou_words::num::float;
+        match done {
+            Progress::Reading { bytes, .. } => progress(float(bytes), 0.0),
+            Progress::Deciding { requests, .. } => progress(0.0, float(requests)),
+        }
+        Ok(())
+    }
+}
+
+/// Reads a question, and returns its answer as JSON, or an object with an `error`.
+fn answer<Q: DeserializeOwned, A: Serialize>(
+    input: &str,
+    answer: impl FnOnce(Q) -> Result<A, String>,
+) -> String {
+    let question = serde_json::from_str(input).map_err(|error| error.to_string());
+    let answer = question.and_then(answer);
+    let answer = answer.and_then(|it| serde_json::to_value(it).map_err(|error| error.to_string()));
+    let answer: Value = answer.unwrap_or_else(|error| json!({ "error": error }));
+    answer.to_string()
+}
