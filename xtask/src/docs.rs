@@ -16,6 +16,7 @@ use links::{Page, Place};
 use loudou_tests::paths::{target_dir, workspace_root};
 
 use crate::command::run as run_command;
+use crate::playground;
 use crate::tools::MDBOOK;
 
 mod links;
@@ -116,6 +117,7 @@ fn site() -> Result<()> {
     fs::write(source.join("SUMMARY.md"), from_root(&text, summary))?;
     copy(&root.join("docs/book.toml"), &book.join("book.toml"))?;
     run_command(Command::new(MDBOOK.program()?).arg("build").arg(&book))?;
+    copy(&playground::build()?, &book.join("site/playground.html"))?;
     println!("{}", book.join("site/index.html").display());
     Ok(())
 }

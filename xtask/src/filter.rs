@@ -61,6 +61,11 @@ pub(crate) fn build_trap() -> Result<PathBuf> {
 }
 
 fn compile() -> Command {
+    compile_module("loudou-filter")
+}
+
+/// Returns the command that compiles a package to a wasm module.
+pub(crate) fn compile_module(package: &str) -> Command {
     let mut compile = cargo(&[]);
     // Panic messages contain the source paths of dependencies. This makes the paths equal on every
     // machine.
@@ -81,7 +86,7 @@ fn compile() -> Command {
         "--crate-type",
         "cdylib",
         "--package",
-        "loudou-filter",
+        package,
         "--target",
         WASM_TARGET,
         "--profile",

@@ -1,8 +1,8 @@
 //! `cargo xtask`: tasks for contributors, in plain Rust, so that they work wherever Cargo works.
 //!
 //! `setup` installs Envoy, Valkey and Prometheus. `build` builds the filter, `image` an OCI image
-//! of it, and `dist` a release. `demo` shows the filter and the screen in use. `docs` builds the
-//! documents as a site. `update` writes committed outputs again. `bench` measures. `soak` looks for
+//! of it, and `dist` a release. `demo` shows the filter and the screen in use. `playground` builds a
+//! page that runs rules in a browser. `docs` builds the documents as a site. `update` writes committed outputs again. `bench` measures. `soak` looks for
 //! requests beyond their limits, and `fuzz` for harmful input. `test` must pass before a commit,
 //! and `ci` before a merge.
 
@@ -27,6 +27,7 @@ mod native;
 mod oci;
 mod pages;
 mod pictures;
+mod playground;
 mod prose;
 mod setup;
 mod soak;
@@ -85,6 +86,8 @@ enum Task {
         #[arg(long)]
         native: bool,
     },
+    /// Build the playground, a page that runs rules in a browser: target/playground/loudou.html
+    Playground,
     /// Redraw the pictures in docs/reference/algorithms and docs/pictures
     Pictures,
     /// Write all committed outputs again: snapshots, schemas, tables of fields, pictures
@@ -128,7 +131,7 @@ enum Task {
     Fuzz(fuzz::Arguments),
     /// Let HTTP and gRPC clients, such as got, urllib3, grpcio and curl, read the filter's headers in a real Envoy
     Clients,
-    /// Open the pages of `loudou replay --output html` in a headless Chromium
+    /// Open the playground and the pages of `loudou replay --output html` in a headless Chromium
     Pages,
     /// Run all tests, or only those whose names contain NAME, including tests in a real Envoy
     ///
@@ -171,6 +174,7 @@ fn main() -> ExitCode {
         Task::Clients => checks::clients_alone(),
         Task::Pages => checks::pages_alone(),
         Task::Demo { fleet, native } => demo::run(fleet, native),
+        Task::Playground => playground::build().map(drop),
         Task::Pictures => pictures::run_all(),
         Task::Update => update::run_all(),
         Task::Docs { check } => docs::run(check),
