@@ -39,7 +39,7 @@ pub(crate) fn check() -> Result<Option<String>> {
     let scripts = workspace_root().join("tests/clients");
     let node = Node::find().context("no Node.js with npm");
     let npm = |node: Node| {
-        let modules = installed("npm", &NPM, |place| install_npm(&node, place))?;
+        let modules = installed("npm", &NPM, |place| install_npm(&node, &NPM, place))?;
         Ok((node.node(), modules))
     };
     match node.and_then(npm) {
@@ -102,7 +102,7 @@ fn is_there(program: &str) -> bool {
 
 /// Returns the folder with this name and these packages. Installs it in the build directory if
 /// necessary.
-fn installed(
+pub(crate) fn installed(
     name: &str,
     packages: &[&str],
     install: impl FnOnce(&Path) -> Command,
@@ -119,7 +119,8 @@ fn installed(
     Ok(place)
 }
 
-fn install_npm(node: &Node, place: &Path) -> Command {
+/// Returns the command that installs packages of npm.
+pub(crate) fn install_npm(node: &Node, packages: &[&str], place: &Path) -> Command {
     let mut npm = node.npm();
     npm.args([
         "install",
@@ -130,7 +131,7 @@ fn install_npm(node: &Node, place: &Path) -> Command {
     ])
     .arg("--prefix")
     .arg(place)
-    .args(NPM);
+    .args(packages);
     npm
 }
 

@@ -1,5 +1,5 @@
-//! Opens the reports of `loudou replay --output html` in a headless Chromium, if there is one.
-//! Pages must load nothing, run nothing and leave the console empty, even for a hostile log.
+//! Opens pages in a headless Chromium, if there is one: the reports of `loudou replay --output html`, and the playground.
+//! Reports must load nothing, run nothing and leave the console empty, even for a hostile log.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,11 @@ use anyhow::{Context as _, Result, ensure};
 use loudou_tests::paths::{target_dir, workspace_root};
 use serde_json::json;
 
+use crate::playground;
 use crate::setup::chromium::Chromium;
+
+mod devtools;
+mod in_browser;
 
 /// Prefix of console lines in Chromium's log.
 const CONSOLE: &str = ":CONSOLE";
@@ -74,7 +78,7 @@ pub(crate) fn check(loudou: impl FnOnce() -> Result<PathBuf>) -> Result<Option<S
         ensure!(seen.is_whole, "{name}: the page has no end");
         println!("{}: ok", page.display());
     }
-    Ok(None)
+    in_browser::check(&chromium, &playground::build()?, &loudou)
 }
 
 fn hostile_log() -> String {
