@@ -193,7 +193,7 @@ impl Report {
             if problem.suggestion.is_none()
                 && let Some(text) = suggest(&problem.path, &problem.value)
             {
-                line.push_str(&format!("; did you mean `{text}`?"));
+                line.extend(["; did you mean `", &text, "`?"]);
                 problem.suggestion = Some(text);
             }
         }

@@ -180,7 +180,7 @@ fn described(field: &Field) -> Map<String, Value> {
         Some((text, None)) if !text.is_empty() => doc.extend([format!(" Without: {text}.")]),
         _ => {}
     }
-    with(doc, schema)
+    with(doc.trim_start().to_string(), schema)
 }
 
 /// Adds a description to the front of a schema, unless it is empty.
@@ -189,7 +189,7 @@ fn with(doc: String, schema: Map<String, Value>) -> Map<String, Value> {
         return schema;
     }
     let mut described = Map::new();
-    described.insert("description".to_string(), Value::from(doc.trim_start()));
+    described.insert("description".to_string(), Value::from(doc));
     described.extend(schema);
     described
 }

@@ -336,11 +336,9 @@ impl Phrase {
             Period::Day => String::new(),
             Period::Week { .. } => {
                 let name = starts.get("weekday").and_then(Value::as_str);
-                let names = WEEKDAYS.iter().zip(WEEKDAY_NAMES);
-                let name = names
-                    .filter(|(short, _)| name == Some(short))
-                    .map(|(_, name)| name);
-                format!(", from {}", name.last().unwrap_or("Monday"))
+                let mut names = WEEKDAYS.iter().zip(WEEKDAY_NAMES);
+                let name = names.find(|(short, _)| name == Some(short));
+                format!(", from {}", name.map_or("Monday", |(_, name)| name))
             }
             Period::Month { .. } => format!(", from the {}", ordinal(number("day"))),
             Period::Year { .. } => {
