@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use loudou_api::LimitView;
 use loudou_limiter::algorithm::Algorithm;
-use loudou_limiter::{Ask, Bucket, Limits, Nanos, Verdict};
+use loudou_limiter::{Bucket, BucketRequest, Limits, Nanos, Verdict};
 use loudou_rules::config::parse_limits;
 use loudou_words::num::count;
 use serde::{Deserialize, Serialize};
@@ -95,7 +95,7 @@ fn similar(algorithm: &Algorithm, name: &str) -> Value {
     // A limit on concurrent requests has no rate. With requests of this duration, it admits this many.
     let rate = algorithm.rate().map(|rate| rate.to_string());
     let rate = rate.unwrap_or_else(|| format!("{capacity}/{TAKES}"));
-    let window = algorithm.quota_time().unwrap_or(TAKES);
+    let window = algorithm.quota_time(Nanos::ZERO).unwrap_or(TAKES);
     let window_text = format!("{}ms", window.millis_ceil().max(1));
     match name {
         "fixed_window" | "sliding_window" | "sliding_log" | "sliding_counter" => {
@@ -179,7 +179,7 @@ impl Chart {
                 self.level.push(level(limits, &bucket, at));
             }
             give_back(limits, &mut bucket, &mut open, now);
-            let answer = limits.answer(&mut bucket, &Ask::new(1, now));
+            let answer = limits.answer(&mut bucket, &BucketRequest::new(1, now));
             let counts = match answer.verdict() {
                 Verdict::Admit => &mut self.admitted,
                 Verdict::Hold => &mut self.held,

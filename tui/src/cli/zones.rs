@@ -45,7 +45,8 @@ impl Zones {
     /// Returns the rule to write instead of a value at a path, if the value is the name of a zone.
     pub(super) fn suggested(&self, path: &str, value: &str) -> Option<String> {
         let name: String = serde_json::from_str(value).ok()?;
-        path.ends_with(".zone").then(|| self.rule(&name)).flatten()
+        let field = path.rsplit('.').next();
+        (field == Some("zone")).then(|| self.rule(&name)).flatten()
     }
 
     /// Returns the rule of a zone. `None` if the zone is unknown, or if it will not follow the rule.
