@@ -108,8 +108,8 @@ impl AdminPlane {
         }
     }
 
-    /// Creates the API that a data role embeds, active from `now` on. It uses the data role's
-    /// timer.
+    /// Creates the admin API for a data role that answers it too. The API uses the data role's
+    /// timer. It first checks for ended bans [`START_TICK_MS`] after `now`.
     pub fn embedded(admin: Embedded, now: Nanos) -> Self {
         let look = Nanos::from_millis(START_TICK_MS.into());
         Self {

@@ -5,9 +5,9 @@
 //! *engine*, a Redis or Valkey that holds the balance of each limit. It leases tokens to each
 //! Envoy, which then decides without a call.
 //!
-//! A call carries all keys that need tokens, and its callback sends the next call. Only with a slow
-//! relay are several calls in flight. Each worker calls the relay for its own held requests, so no
-//! worker ever has to wake another. The core decides if a request waits
+//! A call carries all keys that need tokens, and its callback sends the next call. Several calls
+//! are in flight only if the relay is slow. Each worker calls the relay for its own held requests,
+//! so no worker ever has to wake another. The core decides if a request waits
 //! ([`loudou_limiter::lease`]). This module sends the calls and applies the responses.
 
 use std::cell::Cell;
@@ -44,11 +44,11 @@ pub(crate) use heartbeat::know_changes;
 
 /// Maximum number of calls in flight per worker.
 const MAX_CALLS_IN_FLIGHT: usize = 4;
-/// While the last call is younger than 1/YOUNG of the time-out, the next call waits for its
-/// response, so that it carries more keys.
+/// The next call waits for the response to the last call until this fraction of the timeout (1/4)
+/// has passed, so that it carries more keys.
 const RECENT_CALL_DIVISOR: u64 = 4;
-/// A refill is delayed by 1/PATIENCE of a lease so that one call can batch many keys. When a refill
-/// is requested, the key's remaining tokens last for about a fourth of a lease.
+/// A refill is delayed by this fraction of a lease (1/16) so that one call can batch many keys.
+/// When a refill is requested, the key's remaining tokens last for about a fourth of a lease.
 const REFILL_DELAY_DIVISOR: u64 = 16;
 /// Maximum delay of a refill, for long leases.
 const MAX_REFILL_DELAY: Nanos = Nanos::from_millis(20);
@@ -65,9 +65,9 @@ pub(crate) trait RulesInForce {
     /// Adds an event of the fleet.
     fn report(&self, host: &dyn Host, what: (EventKind, &str), now: Nanos);
 
-    /// Changes the lease of a key. Returns the result with the rule's name and the terms. Returns
-    /// `None` if the rule or the bucket no longer exists, the store failed, or the change had no
-    /// result.
+    /// Changes the lease of a key. Returns the result of `change`, the rule's name and the terms of
+    /// the lease. Returns `None` if the rule or the bucket no longer exists, the store failed, or
+    /// `change` returned `None`.
     fn change_lease<T>(
         &self,
         host: &dyn Host,
@@ -94,7 +94,7 @@ pub(crate) trait RulesInForce {
     fn recheck_changes(&self, host: &dyn Host, now: Nanos);
 }
 
-/// Function that changes a lease. `None` means no result.
+/// Function that changes a lease. It returns `None` if it has no result.
 pub(crate) type LeaseChange<'a, T> = dyn FnMut(&mut Lease, &Terms) -> Option<T> + 'a;
 
 /// State of the changes after a response.

@@ -76,8 +76,9 @@ pub fn are_sound(store: &mut dyn SharedData, share: &str) -> bool {
     is_record && are_numbered && Table::find(store, share).is_ok()
 }
 
-/// Returns true if the value with this key is about the process, so that it must not outlive it: the
-/// newest connection, whose numbers begin again in each process, and the workers that are behind.
+/// Returns true if the value with this key describes Envoy's current process and must be dropped when that process
+/// ends. This is true for the newest connection, because each process numbers its connections from the beginning, and
+/// for the list of workers that are behind.
 pub fn is_of_process(key: &[u8]) -> bool {
     key.ends_with(b":newest") || key.ends_with(b":behind")
 }

@@ -115,8 +115,8 @@ impl World {
         store.iter().map(|(_, value)| value.to_vec()).collect()
     }
 
-    /// Replaces the value at `index` of [`Self::shared`], modulo their number, and announces a rule
-    /// change, so that every value is read again.
+    /// Replaces the value at `index` in [`Self::shared`], modulo the number of values. Announces a
+    /// rule change, so that every value is read again.
     pub fn damage(&mut self, index: usize, value: &[u8]) {
         let store = self.host.store.borrow();
         let keys: Vec<Vec<u8>> = store.iter().map(|(key, _)| key.to_vec()).collect();

@@ -151,15 +151,16 @@ pub trait Host {
     /// Sets the period of the timer, in milliseconds. 0 stops the timer.
     fn set_timer_ms(&self, period: u32);
 
-    /// Reads a shared data value. See [`SharedData::get`].
+    /// Reads a value of Envoy's shared data. See [`SharedData::get`].
     fn shared_get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Cas>, StoreFailed>;
-    /// Writes a shared data value. See [`SharedData::set`].
+    /// Writes a value of Envoy's shared data. See [`SharedData::set`].
     fn shared_set(&self, key: &[u8], value: &[u8], expected: Cas) -> Result<Written, StoreFailed>;
     /// Changes a part of a shared data value in one step. See [`SharedData::patch`].
     fn shared_patch(&self, _key: &[u8], _plan: &mut PlanPatch<'_>) -> bool {
         false
     }
-    /// Returns why the values will not outlive Envoy although they should.
+    /// Returns the reason why shared data is not completely kept in the configured file. `None` if
+    /// it is, or if no file is configured.
     fn store_problem(&self) -> Option<String> {
         None
     }

@@ -1,6 +1,6 @@
 //! The VM's allocator. It caches small freed blocks and reuses them, so that the allocator below
-//! does not have to merge and split its memory for each request. A request frees all of its memory,
-//! so the next request gets the same blocks, which are still in the processor's caches.
+//! does not have to merge and split blocks for each request. A request frees all memory that it
+//! allocated, so the next request gets the same blocks, which are still in the processor's caches.
 //!
 //! Blocks come in size classes with a step of [`STEP`] bytes, up to [`MAX_BLOCK`]. At most [`KEPT`]
 //! free blocks per class are cached.
@@ -16,7 +16,7 @@ const STEP: usize = 16;
 /// Bytes that the allocator below adds to each block. Each class includes them, so a block fills
 /// whole units and wastes no memory.
 const TAIL: usize = 4;
-/// Number of classes.
+/// Number of size classes.
 const CLASSES: usize = 64;
 /// Maximum size of a cached block, in bytes. A page of small buckets is smaller.
 const MAX_BLOCK: usize = CLASSES * STEP - TAIL;
@@ -26,8 +26,8 @@ const ALIGN: usize = 8;
 const KEPT: u32 = 8;
 
 /// Allocations of this size or more, in bytes, first release all cached blocks, which would
-/// otherwise fragment the heap. No decision needs such a block, unless its page has very large
-/// buckets.
+/// otherwise fragment the heap. A decision allocates such a block only if it reads a page of very
+/// large buckets.
 const LARGE: usize = 16 << 10;
 
 /// A single-threaded allocator that caches freed blocks of `A`.
@@ -94,7 +94,7 @@ impl<A: GlobalAlloc> Recycled<A> {
                 continue;
             };
             while let Some(block) = self.take(layout) {
-                // SAFETY: the block came from there with this layout, and has no other owner.
+                // SAFETY: the block came from `below` with this layout, and has no other owner.
                 unsafe { self.below.dealloc(block, layout) };
             }
         }
@@ -106,7 +106,7 @@ const fn next(block: *mut u8) -> *mut *mut u8 {
     block.cast()
 }
 
-/// Returns the class of a size in bytes, which is never 0.
+/// Returns the class of blocks of this size, in bytes. The size is never 0.
 const fn class(size: usize) -> usize {
     size.wrapping_add(TAIL - 1) / STEP
 }
@@ -143,7 +143,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Recycled<A> {
         if let Some(free) = self.free(layout)
             && free.count < KEPT
         {
-            // SAFETY: the block is free, as large as a pointer, and aligned for one.
+            // SAFETY: the block is free, at least as large as a pointer, and aligned for one.
             unsafe { next(block).write(free.first) };
             free.first = block;
             free.count = free.count.wrapping_add(1);

@@ -1,4 +1,4 @@
-//! What Envoy knows of a request that has ended, as far as its cost depends on it.
+//! Reads the data of an ended request from which its actual cost is computed.
 
 use std::borrow::Cow;
 
@@ -8,14 +8,15 @@ use loudou_rules::rule::{End, Ended, Settlement};
 
 use crate::host::Host;
 
-/// Envoy's response flags, as bits, that a whole response can have: another try found no healthy upstream, no connection
-/// or an open circuit breaker, the request was delayed on purpose, its retries were used up, or a cache has answered.
+/// Bits of Envoy's response flags that a complete response can have. Another try may have found no healthy upstream, no
+/// connection or an open circuit breaker. The request may have been delayed on purpose, its retries may be used up, or
+/// a cache may have answered.
 const WHOLE: u64 = 0x2 | 0x20 | 0x80 | 0x200 | 0x8000 | 0x10_0000;
 
-/// The head of the upstream's response, as far as costs depend on it.
+/// The status and the headers of the upstream's response that costs depend on.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct UpstreamResponse {
-    /// True if an upstream has sent it.
+    /// True if an upstream has sent a response.
     has_come: bool,
     status: Option<u16>,
     /// Values of headers by their names.
@@ -23,7 +24,7 @@ pub(crate) struct UpstreamResponse {
 }
 
 impl UpstreamResponse {
-    /// Reads the head of the current response, which another filter may have sent.
+    /// Reads the current response, which another filter may have sent.
     pub(crate) fn read<'a>(
         host: &dyn Host,
         settlements: impl Iterator<Item = &'a Settlement>,
@@ -83,8 +84,8 @@ impl<'a> EndedRequest<'a> {
 }
 
 impl Ended for EndedRequest<'_> {
-    /// An upstream received the request if Envoy had a connection for it, which has an address of its
-    /// own. Each try forgets the connection of the try before.
+    /// An upstream received the request if Envoy had a connection to it, which has a local address, or if Envoy tried
+    /// more than once. Each try replaces the connection of the previous try.
     fn end(&mut self) -> End {
         if self.response.has_come {
             let flags = self.number("response\0flags").unwrap_or(0);
@@ -129,7 +130,7 @@ impl Ended for EndedRequest<'_> {
         self.response.header(name).map(Cow::Borrowed)
     }
 
-    /// The bytes of an answer by Envoy itself are no measure of what the upstream has done.
+    /// Returns `None` for a response of Envoy itself, whose size does not measure the upstream's work.
     fn response_bytes(&mut self) -> Option<u64> {
         let bytes = || self.number("response\0size");
         self.response.has_come.then(bytes).flatten()
@@ -151,8 +152,8 @@ mod tests {
             .insert(path.to_owned(), value.to_vec());
     }
 
-    /// Returns the end of a request with these flags, details and tries, and with the address of Envoy's end of the
-    /// connection to the upstream.
+    /// Returns how a request ended that has these response flags, details and number of tries. `address` is Envoy's end
+    /// of the connection to the upstream.
     fn end(has_response: bool, flags: u64, details: &str, tries: u64, address: &str) -> End {
         let host = FakeHost::default();
         set(&host, "response\0flags", &u64::to_le_bytes(flags));
@@ -225,7 +226,7 @@ mod tests {
         assert_eq!(EndedRequest::new(&host, none).end(), End::Unsent);
     }
 
-    /// Only the upstream's own response tells what a request cost.
+    /// Only a response of the upstream itself shows what a request cost.
     #[test]
     fn responses_of_others_are_not_read() {
         let host = FakeHost::default();

@@ -231,7 +231,7 @@ pub(crate) enum Map {
 enum Body {
     /// The part of the current callback.
     Received = 0,
-    /// All parts before, which Envoy keeps.
+    /// The buffered body: all earlier parts, which Envoy keeps.
     Buffered = 1,
     /// The part of the response of the current callback.
     ReceivedResponse = 2,
@@ -344,14 +344,14 @@ unsafe extern "C" {
         map: Map,
         headers: *mut EnvoyHeader,
     ) -> bool;
-    /// Adds a header line, and keeps the lines before.
+    /// Adds a header line, and keeps earlier lines of the header.
     fn envoy_dynamic_module_callback_http_add_header(
         stream: EnvoyStream,
         map: Map,
         name: Bytes,
         value: Bytes,
     ) -> bool;
-    /// Sets a header, and removes all lines before.
+    /// Sets a header, and removes all earlier lines of the header.
     fn envoy_dynamic_module_callback_http_set_header(
         stream: EnvoyStream,
         map: Map,
@@ -774,7 +774,7 @@ impl EnvoyStream {
         Some(value)
     }
 
-    /// Returns true if a namespace has a key. To ask for a value that is not there could be logged.
+    /// Returns true if a namespace has a key. Envoy may log an attempt to read a missing value.
     fn has_metadata(self, namespace: &str, key: &str) -> bool {
         let namespace = Bytes::from(namespace);
         // SAFETY: the request exists in its callbacks, and the name lives. The array has room for as

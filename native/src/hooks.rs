@@ -30,7 +30,7 @@ struct Handle {
     was_paused: bool,
 }
 
-/// What Envoy does after the request's headers: `FilterHeadersStatus`.
+/// Instructions to Envoy after the request's headers (`FilterHeadersStatus`).
 mod headers {
     pub(super) const CONTINUE: u32 = 0;
     /// The body is still passed to the filter.
@@ -39,7 +39,7 @@ mod headers {
     pub(super) const STOP_ALL_AND_WATERMARK: u32 = 4;
 }
 
-/// What Envoy does after a part of the request's body: `FilterDataStatus`.
+/// Instructions to Envoy after a part of the request's body (`FilterDataStatus`).
 mod data {
     pub(super) const CONTINUE: u32 = 0;
     pub(super) const STOP_AND_BUFFER: u32 = 1;
@@ -79,7 +79,7 @@ extern "C" fn envoy_dynamic_module_on_program_init() -> *const c_char {
     abi::VERSION.as_ptr()
 }
 
-/// Creates a configuration, on the main thread. Null refuses it.
+/// Creates a configuration, on the main thread. Returns null if the configuration is refused.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
     envoy: EnvoyConfig,
@@ -103,7 +103,8 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(config: 
     });
 }
 
-/// Refuses every configuration of a route: rules say themselves which requests they limit.
+/// Refuses every configuration of a route, because rules themselves select the requests that they
+/// limit.
 #[unsafe(no_mangle)]
 extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_new(
     _name: EnvoyBytes,
@@ -120,7 +121,7 @@ extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_new(
 extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_destroy(_config: *const c_void) {
 }
 
-/// Creates a request, on its worker. Null would close it.
+/// Creates a request, on its worker. Envoy would close the request's stream if this returned null.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn envoy_dynamic_module_on_http_filter_new(
     config: *const c_void,
@@ -152,7 +153,8 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
         let handle = &*handle.cast::<Handle>();
         (configuration_of(handle), handle.worker)
     };
-    // A call of the admin API has a token, which must not go further. It waits until its client gives up.
+    // A call of the admin API has a token, which must not reach other filters. The call waits until its client gives
+    // up.
     let otherwise = if configuration.is_admin() {
         headers::STOP_ALL_AND_WATERMARK
     } else {

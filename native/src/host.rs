@@ -15,8 +15,8 @@ use crate::metadata;
 use crate::metrics;
 use crate::plugin::Configuration;
 
-/// An effect on a request, after which Envoy calls back before its function returns. So the hook
-/// causes it when it has released the lock of the role.
+/// An effect on a request. Envoy's function for it calls the module back before it returns, so the
+/// hook calls that function only after it has released the lock of the role.
 #[derive(Debug)]
 pub(crate) enum Effect {
     /// Answers the request with this number.
@@ -51,7 +51,7 @@ pub(crate) struct NativeHost<'a> {
     stream: Cell<(u32, EnvoyStream)>,
     /// Facts about it.
     facts: Cell<Facts>,
-    /// The response that the role is called with.
+    /// Response that is passed to the role in this callback.
     response: RefCell<Response>,
     effects: RefCell<Vec<Effect>>,
     /// Period of the timer in milliseconds, if the role has set it.
@@ -59,7 +59,7 @@ pub(crate) struct NativeHost<'a> {
 }
 
 impl<'a> NativeHost<'a> {
-    /// Creates the host of a callback that is not about a request.
+    /// Creates the host for a callback that does not belong to a request.
     pub(crate) fn new(configuration: &'a Configuration, worker: usize) -> Self {
         Self {
             configuration,
@@ -186,7 +186,7 @@ impl Host for NativeHost<'_> {
         }
     }
 
-    /// Envoy tells a module one value at a time.
+    /// Envoy returns one metadata value at a time to a module.
     fn metadata(&self, path: &[String]) -> Vec<u8> {
         let Some((namespace, key)) = path.first().zip(path.get(1)) else {
             return Vec::new();
@@ -211,7 +211,7 @@ impl Host for NativeHost<'_> {
         self.current().set_header(Map::Request, name, value);
     }
 
-    /// Envoy stores what a Wasm filter sets under this name, too.
+    /// Uses the name under which Envoy stores a property that a Wasm filter sets.
     fn set_property(&self, name: &str, value: &str) {
         self.current()
             .set_filter_state(&format!("wasm.{name}"), value);
@@ -315,8 +315,8 @@ pub(crate) fn log(level: LogLevel, line: &str) {
     abi::log(level, line);
 }
 
-/// Returns Envoy's response flags, which a module cannot read, as far as the details of the response
-/// tell them: if the upstream failed.
+/// Returns Envoy's response flags, which a module cannot read. Only failures of the upstream can be
+/// derived, from the response code details.
 fn flags_of(details: &[u8]) -> u64 {
     /// Envoy's flag of a response without a healthy upstream, for all failures of upstreams.
     const FAILED: u64 = 0x2;
@@ -341,8 +341,8 @@ fn flags_of(details: &[u8]) -> u64 {
     if is_failure { FAILED } else { 0 }
 }
 
-/// Returns an address as the Wasm host writes it: with its port, and brackets around IPv6. Envoy's
-/// versions differ in whether they tell a module the port with the address.
+/// Returns an address as the Wasm host writes it: with its port, and brackets around IPv6. Some
+/// versions of Envoy return the address with its port to a module, and others without it.
 fn with_port(address: Vec<u8>, port: Option<u64>) -> Vec<u8> {
     let text = str::from_utf8(&address).ok();
     let ip = text.and_then(|text| text.parse::<IpAddr>().ok());

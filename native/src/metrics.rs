@@ -1,9 +1,10 @@
-//! Metrics: numbers of this process, which Envoy's statistics repeat.
+//! Metrics of this process, which are also reported in Envoy's statistics.
 //!
 //! Envoy defines the metrics of a module only while a configuration is created, and a module cannot
-//! read them. So every metric has a number here, by which the filter knows it and whose value it can
-//! read. A configuration also defines the metrics in Envoy that its rules will need. A metric that
-//! comes up later, for a rule that only another configuration has, is only in the process.
+//! read them. So the module keeps the value of every metric itself, under a number by which the
+//! filter refers to it. A configuration also defines in Envoy the metrics that its rules will need.
+//! A metric that is first used later, for a rule that only another configuration has, is missing in
+//! Envoy's statistics.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -13,9 +14,9 @@ use loudou_filter::host::{MetricId, MetricKind};
 
 use crate::abi::EnvoyConfig;
 
-/// Metrics in a block.
+/// Number of metrics in a block.
 const BLOCK: usize = 512;
-/// Blocks. A rule file of the maximum size has about 5 000 metrics.
+/// Maximum number of blocks. A rule file of the maximum size has about 5 000 metrics.
 const BLOCKS: usize = 512;
 
 type Block = [Value; BLOCK];
@@ -23,7 +24,8 @@ type Block = [Value; BLOCK];
 /// The value of a metric.
 struct Value {
     own: AtomicI64,
-    /// The value in its place, if it belongs to values that can outlive the process.
+    /// Value that replaces this one, for a gauge that is stored with values that can outlive the
+    /// process.
     kept: OnceLock<&'static AtomicI64>,
 }
 
@@ -72,7 +74,8 @@ fn value_of(id: MetricId) -> Option<&'static AtomicI64> {
     Some(value.kept.get().copied().unwrap_or(&value.own))
 }
 
-/// Makes a gauge the one of values that can outlive the process.
+/// Replaces the value of a gauge with a value that is stored with values that can outlive the
+/// process.
 pub(crate) fn keep(name: &str, gauge: &'static AtomicI64) {
     let value = define(name).and_then(|MetricId(number)| {
         let place = usize::try_from(number).ok()?.checked_rem(BLOCK)?;

@@ -2,11 +2,11 @@
 //!
 //! As in Wasm, each worker has its own role, which other threads do not use while the worker is
 //! busy. A role that has timed work while its worker is idle does it on the main thread, under the
-//! role's lock. The main thread's own role activates the configuration and does the work of the
-//! process, even if no request arrives.
+//! role's lock. The role on the main thread activates the configuration and does its timed work
+//! even if no worker gets a request.
 //!
-//! Everything of a role that is not thread-safe, the requests included, is in one [`Worker`] behind
-//! one lock. Envoy's functions that call back at once are called without the lock.
+//! All parts of a role that are not thread-safe, including its requests, are in one [`Worker`] behind one lock. Envoy's
+//! functions that call back before they return are called without the lock.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem;
@@ -68,8 +68,8 @@ struct Slot {
     wakers: Mutex<BTreeMap<u32, Scheduler>>,
     /// Responses to the calls of the role.
     responses: Mutex<VecDeque<(u32, Response)>>,
-    /// True from the moment at which a held request was woken until it is called back. It may end
-    /// before, and then another one must be woken.
+    /// True from the moment at which a held request was woken until Envoy calls it back. If the request ends before
+    /// that, another request must be woken.
     is_woken: AtomicBool,
 }
 
@@ -217,8 +217,8 @@ impl Configuration {
             let _first = configuration.values.set(Values::open(file)?);
         }
         configuration.define_metrics();
-        // A role that began later, with the first request of its worker, could take an old
-        // configuration for a new one.
+        // A role that was created later, with the first request of its worker, could mistake an old configuration for a
+        // new one.
         if !abi::only_validates() {
             for worker in 0..slots {
                 configuration.with(worker, |_, _| {});
@@ -449,7 +449,8 @@ impl Configuration {
         });
     }
 
-    /// Does the work for which a role was woken, on its worker's thread.
+    /// Lets a role do its timed work and handle responses, on its worker's thread. Also resumes requests, and decides
+    /// requests again.
     pub(crate) fn serve(&self, worker: usize) {
         if let Some(slot) = self.slots.get(worker) {
             slot.is_woken.store(false, Ordering::Release);
@@ -475,9 +476,9 @@ impl Configuration {
         });
     }
 
-    /// Does the work for which the role of an idle worker was woken, on the main thread. What it does to requests is left
-    /// to their worker, because only its thread may call functions of its streams. A role answers requests only when it
-    /// decides, which it does not do here.
+    /// Lets the role of an idle worker do its timed work and handle responses, on the main thread. The worker itself
+    /// then resumes and decides requests, because only its thread may call functions of its streams. A role answers
+    /// requests only when it decides them, which does not happen here.
     fn serve_idle(&self, worker: usize) {
         let host = NativeHost::new(self, worker);
         let Some(mut state) = self.worker(worker) else {
@@ -504,7 +505,7 @@ impl Configuration {
         let Some(role) = &mut state.role else {
             return;
         };
-        // One by one, so that a panic loses only one.
+        // Takes the responses one by one, so that a panic loses only one of them.
         while let Some((call, response)) = self.next_response(worker) {
             let size = response.body.len();
             host.receive(response);
@@ -669,8 +670,8 @@ impl Configuration {
         }
     }
 
-    /// Returns the slot of a worker. Requests on another thread, as of an internal listener, are in
-    /// the main thread's slot.
+    /// Returns the slot of a worker. Requests on another thread, such as requests of an internal listener, are in the
+    /// main thread's slot.
     pub(crate) fn slot_of(&self, worker: usize) -> usize {
         worker.min(self.slots.len().saturating_sub(1))
     }
@@ -713,7 +714,8 @@ fn read(name: &[u8], json: &[u8]) -> Result<Plugin, Vec<String>> {
     }
 }
 
-/// Sends a response. For a gRPC request, Envoy turns it into one with only headers, and its body into the message.
+/// Sends a response. For a gRPC request, Envoy turns it into a response that has only headers, and turns the body into
+/// the gRPC message.
 fn send(stream: EnvoyStream, reply: &Reply) {
     let grpc_status = reply.grpc_status.map(|status| status.to_string());
     let headers = reply.headers.iter();

@@ -1,7 +1,8 @@
-//! The values that all workers share, in place of Envoy's shared data. In a file they outlive Envoy.
+//! The values that all workers share, in place of Envoy's shared data. If they are in a file, they survive restarts of
+//! Envoy.
 //!
-//! As in Envoy, a value has a number that changes at each write, and a write can require that the
-//! number is still the one that was read. Values are never removed.
+//! As in Envoy's shared data, each value has a version number that changes at each write, and a write can require that
+//! the number has not changed since the value was read. Values are never removed.
 //!
 //! ```text
 //! head    magic u64 | format u32 | lines u32 | buckets u32 | opened at u64 | boot id | …    4 KiB
@@ -10,17 +11,18 @@
 //! blocks  units u32 | number u32 | value's size u32 | key's size u32 | key | value          n × 64 bytes
 //! ```
 //!
-//! A key's hash selects its line, whose lock covers all values of the line. A reference has a part of
-//! the hash and the place of the value's block. Further lines, in blocks, take what does not fit.
+//! A key's hash selects its line, whose lock covers all values of the line. A reference contains a part of the hash and
+//! the place of the value's block. If a line is full, further references are in an additional line, which is stored in
+//! a block.
 //!
-//! A process may be killed at any instruction, and another process, or the next one, goes on with what
-//! it left. So each change takes effect with one store of one number. [`Shared::set`] writes the value
-//! into a free block, and then changes the reference. [`Shared::patch`] changes the value where it is,
-//! after it has noted the old bytes in its thread's area. The thread that finds the lock of a dead one puts
-//! them back. A lock has the number of its thread, and how often the number of its process was given
-//! out. The process is alive while it has the lock of its number in the file ([`Region::claim`]).
+//! A process may be killed at any instruction. Another process, or the next one, then continues with the values as the
+//! dead process left them. So each change takes effect with one atomic store. [`Shared::set`] writes the value into a
+//! free block, and then changes the reference. [`Shared::patch`] changes the value in place, after it has saved the old
+//! bytes in its thread's area. A thread that finds the lock of a dead thread restores the old bytes. A lock contains
+//! the number of its thread, and how often the number of its process has been assigned. A process is alive as long as
+//! it holds the file lock of its number ([`Region::claim`]).
 //!
-//! Free blocks are listed by size. A block that a dead process had taken out of a list is missing until
+//! Free blocks are listed by size. If a process dies after it has removed a block from a list, the block is lost until
 //! the file is opened again ([`file`]).
 
 use std::cell::RefCell;
@@ -59,13 +61,13 @@ const OPENED_AT: u64 = 24;
 const BOOT_AT: u64 = 32;
 /// End of the blocks.
 const END_AT: u64 = 48;
-/// Gauges that belong to the values.
+/// Gauges that are stored with the values, because they must agree with them.
 const GAUGES_AT: u64 = 56;
 const GAUGES: u64 = 3;
-/// What a process says about itself: process identifier u32, restart epoch u32, base identifier u64.
+/// Identity of a process: process identifier u32, restart epoch u32, base identifier u64.
 const PROCESSES_AT: u64 = 128;
 const PROCESS_BYTES: u64 = 16;
-/// How often each number of a process was given out, u32 each.
+/// How often each process number has been assigned, u32 each.
 const TURNS_AT: u64 = 192;
 /// Lock of the end of the blocks.
 const END_LOCK_AT: u64 = 208;
@@ -75,16 +77,16 @@ const LISTS: u64 = 168;
 const LIST_BYTES: u64 = 8;
 
 const AREAS_AT: u64 = 4096;
-/// Processes that may have a file open at one time: at a hot restart two.
+/// Maximum number of processes that have a file open at the same time. There are two during a hot restart.
 const PROCESSES: u32 = 4;
-/// Threads per process that may use the values at one time.
+/// Maximum number of threads per process that use the values at the same time.
 const THREADS: u32 = 512;
 const _: () = assert!(PROCESSES * THREADS == 4 * 512, "an area per thread");
 const AREAS: u64 = 4 * 512;
 const AREA_BYTES: u64 = 256;
 const LINES_START: u64 = AREAS_AT + AREAS * AREA_BYTES;
 
-// Places in an area: a change that is under way, and how to take it back.
+// Places in an area, which describes an unfinished change and how to undo it.
 const IS_CHANGING_AT: u64 = 0;
 const LOCK_AT: u64 = 8;
 const PLACE_AT: u64 = 16;
@@ -105,7 +107,8 @@ const BLOCK_HEAD: u64 = 16;
 
 /// The file grows by at least this many bytes.
 const STEP: u64 = 1 << 20;
-/// Turns of a thread that waits for a lock: first it only waits, then it yields, then it sleeps.
+/// Numbers of attempts of a thread that waits for a lock. It first spins, then yields, and then sleeps between
+/// attempts.
 const SPINS: u32 = 100;
 const YIELDS: u32 = 2_000;
 const SLEEPS: u32 = 20_000;
@@ -120,7 +123,8 @@ pub(crate) struct Shared {
     region: Region,
     /// Number of this process among those that have the file open.
     process: u32,
-    /// How often the number was given out. A lock of an earlier process with this number differs.
+    /// How often this process number has been assigned. It distinguishes locks of this process from locks of an earlier
+    /// process with the same number.
     turn: u32,
     /// True if a value could not be written because the file cannot grow.
     is_full: AtomicBool,
@@ -129,7 +133,7 @@ pub(crate) struct Shared {
     page_room: AtomicU32,
 }
 
-/// Gauges that must be as the values are.
+/// Gauges that must agree with the stored values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gauge {
     /// Number of changes of the rules.
@@ -140,7 +144,7 @@ pub(crate) enum Gauge {
     Bans,
 }
 
-/// Where the value of a key is, or could be.
+/// Place where the value of a key is, or where it could be inserted.
 enum Found {
     /// Place of the reference, and of the block.
     Value(u64, u64),
@@ -150,7 +154,7 @@ enum Found {
     Full(u64),
 }
 
-/// A lock that this thread has.
+/// A lock that this thread holds.
 struct Guard<'a>(&'a AtomicU32);
 
 impl Drop for Guard<'_> {
@@ -183,7 +187,7 @@ impl Shared {
         self.is_full.load(Ordering::Relaxed)
     }
 
-    /// Makes the file as large as it will be when all buckets are in use.
+    /// Grows the file to the size that it needs when all buckets are in use.
     pub(crate) fn reserve(&self, buckets: u32) -> io::Result<()> {
         let pages = u64::from(buckets).div_ceil(16);
         let page = u64::from(self.page_room.load(Ordering::Relaxed)) + u64::from(NAMES) + 4 * UNIT;
@@ -222,7 +226,8 @@ impl Shared {
         Ok(shared)
     }
 
-    /// Sets the size that pages will have, so that they do not move as they grow.
+    /// Sets the expected maximum size of a page, for which its first block gets room. A growing page then does not have
+    /// to move to another block.
     pub(crate) fn expect_pages(&self, bytes: usize) {
         let bytes = u32::try_from(bytes).unwrap_or(0).min(1 << 17);
         self.page_room.fetch_max(bytes, Ordering::Relaxed);
@@ -238,7 +243,7 @@ impl Shared {
         self.region.i64(GAUGES_AT.saturating_add(number * 8))
     }
 
-    /// Copies a value and returns its number. `None` if there is no value.
+    /// Copies a value and returns its version number. `None` if there is no value.
     pub(crate) fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Option<Cas> {
         value.clear();
         let (line, tag) = self.line_of(key);
@@ -313,7 +318,7 @@ impl Shared {
         patched().is_some()
     }
 
-    /// Writes a patch, so that it can be taken back at any moment.
+    /// Writes a patch in such a way that it can be undone if this thread dies at any moment.
     fn change(
         &self,
         (line, block): (u64, u64),
@@ -344,7 +349,7 @@ impl Shared {
         Some(())
     }
 
-    /// Takes back the change that a dead thread had under way in the line with this lock.
+    /// Undoes the unfinished change of a dead thread in the line with this lock.
     fn take_back(&self, thread: u32, lock: u64) -> Option<()> {
         let area = area_of(thread)?;
         let is_changing = self.field(area, IS_CHANGING_AT)?;
@@ -424,15 +429,13 @@ impl Shared {
 
     #[expect(unsafe_code, reason = "see below")]
     fn bytes(&self, at: u64, size: usize) -> Option<&[u8]> {
-        // SAFETY: the thread has the lock of the value, or the area is its own, and the slices end before
-        // the next write.
+        // SAFETY: the thread holds the lock of the value or owns the area, and the slices end before the next write.
         unsafe { self.region.bytes(at, size) }
     }
 
     #[expect(unsafe_code, reason = "see below")]
     fn write(&self, at: u64, bytes: &[u8]) -> Option<()> {
-        // SAFETY: the thread has the lock of the value, or the area is its own, or the block is not yet
-        // referred to.
+        // SAFETY: the thread holds the lock of the value or owns the area, or nothing refers to the block yet.
         unsafe { self.region.write(at, bytes) }
     }
 
@@ -461,7 +464,7 @@ impl Shared {
     /// Takes a free block of at least this many units.
     fn take(&self, units: u64) -> Option<u64> {
         let (list, units) = list_of(units)?;
-        // A larger block is better than a larger file.
+        // Takes a block that is larger than needed rather than growing the file.
         for list in list..list.saturating_add(8).min(LISTS) {
             let at = LISTS_AT + list * LIST_BYTES;
             let first = self.field(at, 4)?;
@@ -498,7 +501,8 @@ impl Shared {
         Some(block)
     }
 
-    /// Adds a block to the free ones. If that fails, the block is missing until the file is opened again.
+    /// Adds a block to the list of free blocks of its size. If that fails, the block is lost until the file is opened
+    /// again.
     fn give(&self, block: u64) -> Option<()> {
         let units = self.field(block, UNITS_AT)?.load(Ordering::Relaxed);
         let (list, _) = list_of(units.into())?;
@@ -513,15 +517,15 @@ impl Shared {
 
     // Locks.
 
-    /// Returns the number of this thread among all threads that have the values open.
+    /// Returns the number of this thread, which is unique among all threads of all processes that use the values.
     fn own(&self) -> Option<u32> {
         let thread = NUMBER.with_borrow(|number| number.0);
         let number = self.process * THREADS + thread + 1;
         (thread < THREADS).then_some((self.turn << 16) | number)
     }
 
-    /// Waits for a lock. Returns `None` if it is not free within about a second, because a process that
-    /// has it was stopped.
+    /// Waits for a lock. Returns `None` if the lock is not released within about a second, for example because the
+    /// process that holds it is suspended.
     fn lock(&self, at: u64) -> Option<Guard<'_>> {
         let own = self.own()?;
         let word = self.region.u32(at)?;
@@ -561,7 +565,7 @@ impl Shared {
     }
 }
 
-/// Returns the number that follows a value's number. 0 stands for "any number".
+/// Returns the version number after this one. It is never 0, which means "any version".
 fn next(number: Cas) -> Cas {
     number.checked_add(1).unwrap_or(1)
 }
@@ -582,8 +586,8 @@ fn area_of(thread: u32) -> Option<u64> {
     Some(AREAS_AT + u64::from(thread) * AREA_BYTES)
 }
 
-/// Returns the list of free blocks for a size in units, and the size that its blocks have at least.
-/// Blocks of up to 64 units have a list per size, and larger ones eight lists per doubling.
+/// Returns the place of the list of free blocks for a size in units, and the minimum size of the blocks in that list.
+/// Each size of up to 64 units has a list. Above that, there are eight lists for each doubling of the size.
 fn list_of(units: u64) -> Option<(u64, u64)> {
     let units = units.max(1);
     if units <= 64 {
@@ -597,8 +601,8 @@ fn list_of(units: u64) -> Option<(u64, u64)> {
     (list < LISTS).then_some((list, units))
 }
 
-/// Returns the hash of a key. Clients do not choose keys, so the hash needs no secret, and files need
-/// one that does not change.
+/// Returns the hash of a key. Clients do not choose these keys, so the hash needs no secret seed. It must not change,
+/// because files depend on it.
 fn hash(key: &[u8]) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let mix = |hash: u64, word: u64| {

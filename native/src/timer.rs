@@ -16,7 +16,7 @@ use crate::plugin::Configuration;
 /// The times at which roles want to be woken.
 #[derive(Debug, Default)]
 struct Times {
-    /// Roles by time. The number tells apart roles with one time.
+    /// Roles by time. The number distinguishes roles with the same time.
     due: BTreeMap<(Instant, u64), Alarm>,
     next_number: u64,
 }
@@ -33,7 +33,7 @@ struct Alarm {
 pub(crate) struct Set(Instant, u64);
 
 impl Set {
-    /// Returns true if the time has come.
+    /// Returns true if the role is due.
     pub(crate) fn is_due(self, now: Instant) -> bool {
         self.0 <= now
     }

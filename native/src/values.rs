@@ -22,7 +22,8 @@ pub(crate) struct Values {
     kept: Shared,
     of_process: Shared,
     file: Option<String>,
-    /// Why `kept` is not in a file although it should be.
+    /// Reason why `kept` is not in the configured file; `None` if it is, or if no file is
+    /// configured.
     problem: Option<String>,
 }
 
@@ -131,7 +132,8 @@ impl Values {
         }
     }
 
-    /// Returns the values among which the one with this key is.
+    /// Returns the store that contains the value with this key: the kept one, or the one that ends
+    /// with the process.
     pub(crate) fn of(&self, key: &[u8]) -> &Shared {
         if formats::is_of_process(key) {
             &self.of_process
@@ -140,7 +142,7 @@ impl Values {
         }
     }
 
-    /// Returns what is wrong with the file.
+    /// Returns the problem of the file, if there is one.
     pub(crate) fn problem(&self) -> Option<String> {
         if let (true, Some(path)) = (self.kept.is_full(), &self.file) {
             return Some(format!(

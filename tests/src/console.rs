@@ -16,7 +16,7 @@ use crate::paths::{find_on_path, loudou_bin, without_config_file, workspace_root
 /// A command in a README.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// Line number of the command in the file, from 1.
+    /// Line number of the command in the file; the first line is 1.
     pub line: usize,
     /// Command for the shell.
     pub command: String,

@@ -42,13 +42,13 @@ pub(crate) fn name(key: &str) -> String {
     fit(&escape(key), NAME, '…').into_owned()
 }
 
-/// A key that the app has seen.
+/// A key that an Envoy has reported to the app.
 #[derive(Clone, Debug)]
 pub(crate) struct Key<'a> {
     pub(crate) name: &'a str,
     /// Used units of each limit, by the limit's name.
     pub(crate) used: Vec<(&'a str, u64)>,
-    /// Numbers of the limits that its last request brought.
+    /// Numbers of the limits that its last request carried.
     pub(crate) numbers: &'a [BroughtView],
     /// Requests per second, including refused requests.
     pub(crate) per_second: f64,

@@ -127,7 +127,7 @@ enum Task {
         #[arg(long)]
         native: bool,
     },
-    /// Fuzz everything that reads input, and look for panics, and for inputs that take too much time or memory
+    /// Fuzz all code that reads input, to find panics and inputs that take too much time or memory
     Fuzz(fuzz::Arguments),
     /// Let HTTP and gRPC clients, such as got, urllib3, grpcio and curl, read the filter's headers in a real Envoy
     Clients,

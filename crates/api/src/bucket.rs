@@ -130,7 +130,7 @@ pub struct BucketView {
     /// Override that applies to the key.
     #[serde(default, rename = "override", skip_serializing_if = "Option::is_none")]
     pub own: Option<KeyOverrideView>,
-    /// Numbers of the limits that the last request of the key brought.
+    /// Numbers of the limits that the last request of the key carried.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub numbers: Vec<BroughtView>,
 }
@@ -339,16 +339,17 @@ impl BucketState {
     }
 }
 
-/// Numbers of a limit that the last request of a key brought.
+/// Numbers of a limit that the last request of a key carried.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BroughtView {
     /// Name of the limit.
     pub limit: String,
-    /// Number for the capacity. Absent if the request brought none, so that the default is in force.
+    /// Number for the capacity. Absent if the request carried none, so that the default is in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<u32>,
-    /// Number for the amount of the rate. Absent if the request brought none.
+    /// Number for the amount of the rate. Absent if the request carried none, so that the default
+    /// is in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amount: Option<u32>,
 }

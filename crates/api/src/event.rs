@@ -69,7 +69,7 @@ const fn is_false(flag: &bool) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Event {
-    /// Sequence number, from 1 and without gaps.
+    /// Sequence number. The first event has number 1, and there are no gaps.
     pub seq: u64,
     /// Time of the event, on the server's monotonic clock.
     pub at_ns: u64,

@@ -165,20 +165,20 @@ pub struct ExplainedNumber {
     pub origin: NumberOrigin,
 }
 
-/// How a request brought a number.
+/// Why a number is in force for a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum NumberOrigin {
-    /// The request brought the number.
+    /// The request carries this number.
     Request,
     /// The request has no such metadata, so the default is in force.
     Missing,
-    /// The metadata is no single whole number, so the default is in force.
+    /// The metadata is not a single whole number, so the default is in force.
     Invalid,
-    /// The request brought 0, so 1 is in force.
+    /// The request carries 0, so 1 is in force.
     TooSmall,
-    /// The request brought more than the maximum, so the maximum is in force.
+    /// The request carries a number above the maximum, so the maximum is in force.
     TooLarge,
     /// A reason that this version does not support.
     #[default]

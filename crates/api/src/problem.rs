@@ -83,10 +83,11 @@ pub struct RuleProblem {
     /// Similar valid value, which the author probably meant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
-    /// Line in the text, from 1. Absent if the rules were not parsed from text.
+    /// Line number in the text of the rules, where 1 is the first line. Absent if the rules were
+    /// not parsed from text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    /// Column, in characters from 1.
+    /// Column in that line, in characters, where 1 is the first character.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub column: Option<usize>,
 }

@@ -162,7 +162,7 @@ pub struct RuleTotals {
     pub held: u64,
     /// True if an edit is in effect.
     pub edited: bool,
-    /// Upstreams that a rule with `when` has seen, sorted by name. Absent for a rule without `when`.
+    /// Upstreams whose responses a rule with `when` has counted, sorted by name. Absent for a rule without `when`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstreams: Option<Vec<UpstreamView>>,
 }

@@ -32,17 +32,18 @@ mod tree;
 
 pub use tree::{Document, Fault, MAX_DEPTH, Position};
 
-/// Maximum size of a text, in bytes. It is generous because `kustomize build` prints many objects
-/// that are skipped.
+/// Maximum size of an input file, in bytes. It is generous because `kustomize build` prints many
+/// objects that are skipped.
 pub const MAX_MANIFEST_BYTES: usize = 16 << 20;
 
-/// Reads a text. The error is the fault that makes it unreadable.
+/// Parses the content of a file. The error is the fault that makes it unreadable.
 pub fn read(bytes: &[u8]) -> Result<Document, Fault> {
     read_text(bytes, |kind| kind)
 }
 
-/// Reads a text that was written for another program. It may have several documents, anchors and
-/// tags, as manifests do. Except for an Envoy file, the value is the list of documents.
+/// Parses the content of a file that was written for another program. It may have several
+/// documents, anchors and tags, as manifests do. Except for an Envoy file, the value is the list of
+/// documents.
 pub fn read_foreign(bytes: &[u8]) -> Result<Document, Fault> {
     read_text(bytes, |kind| match kind {
         Kind::Envoy => Kind::Envoy,
@@ -50,7 +51,8 @@ pub fn read_foreign(bytes: &[u8]) -> Result<Document, Fault> {
     })
 }
 
-/// Reads a text as the kind that `read_as_kind` returns for its own kind.
+/// Parses the content of a file. `read_as_kind` maps the kind that was recognised to the kind as
+/// which the file is parsed.
 fn read_text(bytes: &[u8], read_as_kind: fn(Kind) -> Kind) -> Result<Document, Fault> {
     if bytes.len() > MAX_MANIFEST_BYTES {
         return Err(too_large(MAX_MANIFEST_BYTES));
@@ -90,8 +92,9 @@ fn read_as(kind: Kind, text: &str) -> Result<Document, Fault> {
     Ok(builder.finish())
 }
 
-/// Replaces tabs by spaces. JSON allows tabs between all tokens, YAML only in few places. Strict
-/// JSON has no tabs inside strings, so all positions stay the same.
+/// Replaces each tab of a JSON document with a space. JSON allows tabs between all tokens, but YAML
+/// allows them in few places. Strict JSON has no tabs inside strings, so no value and no position
+/// changes.
 fn without_tabs(text: &str) -> Cow<'_, str> {
     if text.contains('\t') && serde_json::from_str::<IgnoredAny>(text).is_ok() {
         return Cow::Owned(text.replace('\t', " "));

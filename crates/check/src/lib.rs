@@ -22,8 +22,8 @@ pub use summary::{Content, FileReport, describe};
 /// A configuration with its problems, and its contents if it is valid.
 pub type Checked = (Report, Option<Content>);
 
-/// Returns the problems of each configuration in a text and, if it is valid, its contents. A rule
-/// file is one configuration. An Envoy file has one for each filter.
+/// Returns the problems of each configuration in a file and, if the configuration is valid, its
+/// contents. A rule file is one configuration. An Envoy file has one for each filter.
 pub fn check(name: &str, bytes: &[u8], on_preflights: Advice) -> Vec<Checked> {
     let reports = Report::of_text(name, bytes).configurations();
     let checked = reports

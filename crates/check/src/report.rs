@@ -24,7 +24,7 @@ const SHOWN: usize = 100;
 /// Maximum number of characters to show before the place.
 const BEFORE: usize = 60;
 
-/// Function that colours a text by severity.
+/// Function that colours a message by severity.
 pub type Paint<'a> = &'a dyn Fn(Severity, &str) -> String;
 
 /// The problems of one text.
@@ -66,7 +66,7 @@ pub struct FileProblem {
 }
 
 impl Report {
-    /// Reads a text and keeps its syntax problems.
+    /// Parses a file and keeps its syntax problems.
     pub fn of_text(file: &str, bytes: &[u8]) -> Self {
         let mut report = Self {
             file: file.to_owned(),

@@ -83,7 +83,7 @@ pub(super) fn check_authority(uri: &Uri) -> Result<(), String> {
 /// The valid ports, in words.
 pub const PORTS: &str = "a port is a number from 1 to 65535";
 
-/// Returns true if a text is a valid port to listen at.
+/// Returns true if `text` is a valid port to listen on.
 pub fn is_port(text: &str) -> bool {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     is_number && text.parse::<u16>().is_ok_and(|port| port > 0)

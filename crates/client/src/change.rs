@@ -71,7 +71,7 @@ impl Change {
         }
     }
 
-    /// Replaces the rule that the change is based on by the current rule.
+    /// Replaces the rule that the change is based on with the current rule.
     pub fn see(&mut self, now: RuleView) {
         match self {
             Self::Edit(edit) => *edit.seen = now,
@@ -255,7 +255,7 @@ impl Undo {
         }
     }
 
-    /// Replaces the outcome of the change by its name, because it is unknown if the change was
+    /// Replaces the outcome of the change with its name, because it is unknown if the change was
     /// made.
     fn rename(&mut self, name: String) {
         match self {

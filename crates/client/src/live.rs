@@ -58,7 +58,8 @@ pub enum What {
     },
 }
 
-/// Identity of a live change: rule, kind and key. There is at most one change with each identity.
+/// Rule, kind and key of a live change, which identify it. Each rule and key has at most one change
+/// of a kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Id {
     kind: Kind,
@@ -66,8 +67,8 @@ pub struct Id {
     key: String,
 }
 
-/// Kind of a live change, in listing order. Edits come first, because an edit may replace the
-/// overrides of its rule.
+/// Kinds of live changes, in the order in which they are listed. Edits come first, because an edit
+/// may replace the overrides of its rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// An edit of a rule.
@@ -101,7 +102,7 @@ impl Kind {
 }
 
 impl Item {
-    /// Returns the identity of the change.
+    /// Returns the ID of the change.
     pub fn id(&self) -> Id {
         Id::new(self.kind(), &self.rule, self.key().unwrap_or_default())
     }
@@ -154,7 +155,7 @@ impl Item {
 }
 
 impl Id {
-    /// Returns the identity of a change of this kind. The key is empty for an edit of a rule.
+    /// Returns the ID of a change of this kind. The key is empty for an edit of a rule.
     pub fn new(kind: Kind, rule: &str, key: &str) -> Self {
         Self {
             kind,

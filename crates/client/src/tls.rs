@@ -68,7 +68,7 @@ fn certificates(pem: &Pem, what: &str) -> Result<Vec<CertificateDer<'static>>, C
     Ok(found)
 }
 
-/// Returns the CAs of a file, of which at least one must be readable.
+/// Returns the CAs in a file. At least one of them must be readable.
 fn authorities(pem: &Pem) -> Result<Vec<Certificate<'static>>, ClientError> {
     let found = certificates(pem, "the CA file")?;
     let (valid, _) = RootCertStore::empty().add_parsable_certificates(found.iter().cloned());

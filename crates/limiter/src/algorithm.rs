@@ -193,7 +193,7 @@ impl Algorithm {
         }
     }
 
-    /// Returns the part of one of `envoys` Envoys that decide independently; `None` if a fleet
+    /// Returns one of `envoys` equal parts, for Envoys that decide independently. `None` if a fleet
     /// cannot share the algorithm.
     pub(crate) fn divided(&self, envoys: u32) -> Option<Self> {
         self.shared().ok()?;

@@ -390,7 +390,7 @@ pub enum Carry {
     /// cover it.
     #[serde(rename = "proportional")]
     Stepped,
-    /// Nothing is used, like in a new bucket.
+    /// Nothing is used, as in a new bucket.
     Reset,
 }
 

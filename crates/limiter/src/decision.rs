@@ -103,7 +103,7 @@ impl Decision {
     }
 }
 
-/// A cost at an instant.
+/// A request to take a cost from a bucket at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketRequest {
     /// Cost units that the request takes. With 0, the bucket is only read.
@@ -207,8 +207,8 @@ impl BucketRequest {
         Self { max_wait, ..self }
     }
 
-    /// Returns this request with the answers in `needs_more_after` containing the time after which more
-    /// units are available.
+    /// Returns this request, but asks for the time after which more units are available in the answers that
+    /// `needs_more_after` selects.
     ///
     /// ```
     /// use loudou_limiter::{BucketRequest, Limit, Limits, Nanos, Rate, NeedsMoreAfter, algorithm::Funnel};

@@ -2,8 +2,9 @@
 //!
 //! A central engine keeps the limit. Each Envoy takes tokens from it in advance, as a *lease*, and
 //! decides with these tokens without a call. [`Lease`] is the state of one key in one Envoy, shared
-//! by its workers. [`Terms`] are the numbers, [`Central`] is the engine's side, and [`breaker`]
-//! distinguishes a dead engine from a slow one. This module makes no calls and reads no clock.
+//! by its workers. [`Terms`] are the limits and settings that the fleet shares, [`Central`] is the
+//! engine's state of a key, and [`breaker`] distinguishes a dead engine from a slow one. This
+//! module makes no calls and reads no clock.
 //!
 //! # The bound
 //!
@@ -16,7 +17,8 @@
 //! - For a fixed window, `A ≤ B + 2·N·c` in each window of the engine's clock, because tokens expire with the window.
 //!
 //! An engine that loses the last `d` seconds of its writes adds `B + N·c + r·d` once. An engine whose clock jumps ahead
-//! by `j` adds `r·j`, and an edit adds `N·c`. Without an engine, each Envoy decides alone by [`Limits::divided`].
+//! by `j` adds `r·j`, and an edit adds `N·c`. Without an engine, each Envoy decides alone with its part of the limits
+//! ([`Limits::divided`]).
 //!
 //! # The decisions
 //!
@@ -126,7 +128,8 @@ pub struct Seen {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lease {
     tokens: Portions,
-    /// Units that were admitted on credit or alone, and that the engine has not charged yet.
+    /// Units that this Envoy admitted on credit or without the engine, and that the engine has not
+    /// charged yet.
     debt: u32,
     /// Time until which costs of at least `denied_cost` are refused; zero for none. With a
     /// `denied_cost` of 0, it is the time until which this Envoy decides the key alone. A reader
@@ -191,7 +194,7 @@ impl Lease {
         }
     }
 
-    /// Returns how long `cost` is denied.
+    /// Returns the time for which a request of this cost is denied; `None` if it is not.
     fn denied(&self, terms: &Terms, cost: u64, now: Nanos) -> Option<Nanos> {
         let until = self.denied_until(now)?;
         let denied = u64::from(self.denied_cost);
@@ -223,8 +226,8 @@ impl Lease {
         };
     }
 
-    /// Discards a cached denial, because this request brings other limits than the previous
-    /// request. The tokens remain, because the engine has charged them already.
+    /// Discards a cached denial, because this request has other limits than the previous request of
+    /// the key. The tokens remain, because the engine has charged them already.
     pub const fn after_numbers(&mut self) {
         self.denied_until = Nanos::ZERO;
         self.denied_cost = 0;
@@ -239,8 +242,8 @@ impl Lease {
         self.tokens.give_back(cost.saturating_sub(owed), now);
     }
 
-    /// Returns the time at which the first tokens expire that a request of this cost takes. Zero if
-    /// there are not enough tokens for it.
+    /// Returns the earliest expiry of the tokens that a request of this cost would take. Zero if
+    /// there are not enough tokens.
     pub fn first_end(&self, cost: u64, now: Nanos) -> Nanos {
         if cost == 0 || self.tokens(now) < cost {
             return Nanos::ZERO;
@@ -248,7 +251,7 @@ impl Lease {
         self.tokens.first_end(now)
     }
 
-    /// Takes back the unused units of a request. They reduce a debt first. The rest become tokens
+    /// Takes back the unused units of a request. They first reduce the debt. The rest become tokens
     /// that expire at `end`, the expiry of the first tokens that the request took.
     pub fn return_unspent(&mut self, units: u64, end: Nanos, now: Nanos) {
         if now >= end {
@@ -260,8 +263,8 @@ impl Lease {
         self.tokens.add(Portion { tokens, end }, now);
     }
 
-    /// Takes the units by which a request's final cost exceeds its reservation: available tokens
-    /// first, and a debt for the rest, which the next call charges.
+    /// Takes the units by which a request's final cost exceeds its reservation: first the available
+    /// tokens, and then a debt for the rest, which the next call charges.
     pub fn overdraw(&mut self, units: u64, now: Nanos) {
         let tokens = self.tokens(now).min(units);
         self.tokens.take(tokens, now);
@@ -279,8 +282,8 @@ impl Lease {
         self.tokens.tokens(now)
     }
 
-    /// Returns the units that were admitted on credit or alone, and that the engine has not charged
-    /// yet.
+    /// Returns the units that this Envoy admitted on credit or without the engine, and that the
+    /// engine has not charged yet.
     pub fn debt(&self) -> u64 {
         self.debt.into()
     }
@@ -313,23 +316,25 @@ impl Lease {
     }
 }
 
-// Decisions without the engine, by one Envoy's part of the limits, and their charge.
+// Decisions that an Envoy makes without the engine, with its part of the fleet's limits, and how
+// the engine charges them later.
 //
 // An Envoy that decides alone must not have two sources of units, its part and its leases. It
 // therefore starts with its part of the units that the engine last reported as remaining, and its
 // debt grows by the cost of each request that it admits alone. The next answered lease request
 // charges the debt.
 
-/// Maximum debt, as the time in which the part of an Envoy refills, in addition to a full bucket of
-/// that part. A breaker probes at least this often, so only an Envoy that is cut off for longer
-/// admits units that are never charged. Without this bound, the debt after an outage would include
-/// units that refilled during the outage, and the fleet would refuse all requests for as long as
-/// the outage lasted.
+/// An Envoy that decides alone owes at most a full bucket of its part, and the units that refill
+/// that part within this time. A breaker probes at least this often, so only an Envoy that is cut
+/// off for longer admits units that are never charged. Without this bound, the debt after an outage
+/// would include units that refilled during the outage, and the fleet would refuse all requests for
+/// as long as the outage lasted.
 pub const OWED_FOR: Nanos = Nanos::from_secs(1);
 
 impl Lease {
-    /// Decides on a request without the engine, by the part of one of `envoys` Envoys in `limits`.
-    /// `bucket` is the state of that part. The cost of an admitted request is added to the debt.
+    /// Decides on a request without the engine. `limits` are the limits of the whole fleet, and
+    /// this Envoy may use one of `envoys` equal parts of them. `bucket` is the state of this part.
+    /// The cost of an admitted request is added to the debt.
     ///
     /// ```
     /// use loudou_limiter::lease::{Held, Lease, LeaseSettings, Terms};
@@ -367,9 +372,9 @@ impl Lease {
         answer
     }
 
-    /// Lowers the balance in `bucket`, the state of `part`, to the part of the units that the
-    /// engine last reported. Otherwise, a key that this Envoy or others have used up would have a
-    /// full bucket here.
+    /// Lowers the balance in `bucket`, the state of `part`, to this Envoy's part of the units that
+    /// the engine last reported as remaining. Otherwise, a key that this Envoy or others have used
+    /// up would have a full bucket here.
     pub fn drain_part(&self, limits: &Limits, part: &Limits, bucket: &mut Bucket, clock: Clock) {
         let Some(seen) = self.seen() else { return };
         let then = clock.moved_to(seen.at);
@@ -387,7 +392,7 @@ impl Lease {
         });
     }
 
-    /// Adds a cost that was admitted alone to the debt.
+    /// Adds the cost of a request that this Envoy admitted alone to the debt.
     fn owe(&mut self, cost: u64, part: &Limits) {
         let parts = part
             .iter()
@@ -399,7 +404,8 @@ impl Lease {
     }
 
     /// Reduces the debt to the credit if a window of the limits has ended since `last`, the time of
-    /// the previous touch. Units of a past window must not be charged to the running window.
+    /// the previous touch of the bucket. Units of a past window must not be charged to the current
+    /// window.
     pub fn turn(&mut self, terms: &Terms, last: Nanos, clock: Clock) {
         let Some(owed) = u64::from(self.debt).checked_sub(terms.settings().credit) else {
             return;
@@ -417,7 +423,7 @@ impl Lease {
         }
     }
 
-    /// Takes back the cost of a request that was admitted alone and then did not pass.
+    /// Takes back the cost of a request that this Envoy admitted alone but that did not pass.
     pub fn forgive(&mut self, cost: u64) {
         let debt = u64::from(self.debt).saturating_sub(cost);
         self.debt = u32::try_from(debt).unwrap_or(self.debt);
@@ -426,13 +432,14 @@ impl Lease {
 
 // The bound: the maximum that all Envoys of a fleet admit together, for any number of Envoys.
 
-/// Maximum excess of one Envoy over what tokens cover, in units of the credit: one credit that was
-/// admitted before the beginning of a window but not charged yet, and one at its end.
+/// Maximum number of units that one Envoy admits in a window in addition to its tokens, as a
+/// multiple of the credit. One credit covers units that were admitted before the window but not
+/// charged yet, and another one covers units that are admitted at its end.
 const CREDITS: u64 = 2;
 
 impl Shared {
-    /// Returns the maximum number of cost units that a fleet without credit admits in a time of
-    /// length `span` by this limit. Each unit uses a token that the engine granted at most `lease`
+    /// Returns the maximum number of cost units that a fleet without credit admits under this limit
+    /// in any time of length `span`. Each unit uses a token that the engine granted at most `lease`
     /// earlier.
     ///
     /// ```

@@ -51,12 +51,12 @@
 //! let mut bucket = old.start(Nanos::ZERO);
 //! old.decide(&mut bucket, 5, Nanos::ZERO);
 //!
-//! // The burst is over in two seconds, the quota of the day tomorrow.
+//! // `burst` has room again in two seconds, and `daily` in a day.
 //! let answer = old.decide(&mut bucket, 2, Nanos::ZERO);
 //! assert_eq!(answer.reported_index(), 1);
 //! assert_eq!(answer.reported().unwrap().retry_after, Some(day));
 //!
-//! // A larger quota: five units are still used of both.
+//! // Under the larger quota, five units of each limit are still used.
 //! let bucket = convert(&old, &new, Carry::Keep, &bucket, Clock::at(Nanos::ZERO));
 //! assert_eq!(new.used(&bucket, Nanos::ZERO), [5, 5]);
 //! ```

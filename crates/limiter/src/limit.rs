@@ -66,7 +66,7 @@ impl Limit {
         &self.name
     }
 
-    /// Returns the limit's algorithm with the numbers.
+    /// Returns the limit's algorithm, which contains its numbers.
     pub const fn algorithm(&self) -> &Algorithm {
         &self.algorithm
     }
@@ -75,16 +75,17 @@ impl Limit {
 /// State of a bucket.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Bucket {
-    /// Time of the last touch. A decision at an earlier time is moved to this time.
+    /// Time of the last touch. A decision with an earlier time is made as of this time.
     pub last: Nanos,
     /// Counts units that were given back after other requests had taken units. Wraps around at
     /// [`GIVEN`].
     pub given: u64,
     /// Time at which the last waiting request passes. After an edit, that request may pass earlier.
     pub queue_end: Nanos,
-    /// Words of all limits in order. Zeros at the end may be missing. If a capacity has shrunk, the
-    /// state of its limit may need more words than its place has. These surplus words come after
-    /// the words of all limits: for each limit that can have a surplus, their number and the words.
+    /// Words of all limits, in the order of the limits. Zeros at the end may be omitted. After an
+    /// edit has reduced a capacity, the state of the limit may need more words than the limit
+    /// normally has. These surplus words follow the words of all limits: for each limit that can
+    /// have a surplus, the number of surplus words and the words.
     pub words: Words,
 }
 
@@ -119,7 +120,7 @@ type Each<'f> = dyn FnMut(usize, &dyn Meter, &mut [u64]) + 'f;
 #[serde(transparent)]
 pub struct Limits {
     list: Vec<Limit>,
-    /// Numbers that the request brought; see [`numbers`].
+    /// Numbers that came with the request; see [`numbers`].
     #[serde(skip)]
     numbers: Numbers,
     #[serde(skip)]
@@ -137,7 +138,7 @@ impl Limits {
     /// let daily = FixedWindow::new(1000, Nanos::from_secs(86_400), Align::First).unwrap();
     /// let limits = Limits::new(vec![Limit::new("burst", burst), Limit::new("daily", daily)]).unwrap();
     ///
-    /// // The burst does not take three, so nothing is taken of the day.
+    /// // `burst` has no room for three units, so nothing is taken from `daily` either.
     /// let mut bucket = limits.start(Nanos::ZERO);
     /// let answer = limits.decide(&mut bucket, 3, Nanos::ZERO);
     /// assert!(answer.is_refused());
@@ -163,8 +164,8 @@ impl Limits {
         self.list.iter()
     }
 
-    /// Returns the number of words of the limits, with the numbers before them. Surplus, notes and
-    /// promises need further words, up to [`MAX_BUCKET_WORDS`] in total.
+    /// Returns how many words the limits take, including the numbers before them. Surplus, notes
+    /// and promises need further words, up to [`MAX_BUCKET_WORDS`] in total.
     pub const fn words(&self) -> usize {
         self.facts.words
     }
@@ -292,7 +293,7 @@ impl Limits {
         self.release_noted(bucket, cost, taken_at, now);
     }
 
-    /// Like [`Limits::decide`], but without a change of the bucket.
+    /// Like [`Limits::decide`], but does not change the bucket.
     pub fn peek(&self, bucket: &Bucket, cost: u64, now: Nanos) -> BucketDecision {
         self.decide(&mut bucket.clone(), cost, now)
     }
@@ -398,12 +399,12 @@ impl<'a> IntoIterator for &'a Limits {
 }
 
 impl Limits {
-    /// Like [`Limits::answer`], but for the words of a bucket in which no request waits, with room
-    /// for the words of all limits, and for a request that costs something and is not earlier than
-    /// the last touch of the bucket.
+    /// Like [`Limits::answer`], but faster, and only for some buckets and requests. No request may
+    /// wait in the bucket, and `words` must have room for the words of all limits. The request must
+    /// have a cost above 0 and must not be earlier than the last touch of the bucket.
     ///
     /// Returns `None` if a limit would hold the request or note its refusal, or if some limits
-    /// would admit and others refuse it. `words` then has no meaning.
+    /// would admit and others refuse it. The content of `words` is then meaningless.
     ///
     /// ```
     /// use loudou_limiter::{BucketRequest, Limit, Limits, Nanos, Rate, algorithm::Funnel};

@@ -131,8 +131,8 @@ impl Taken {
         }
     }
 
-    /// Returns the record of a waiting request after a reset of its bucket. There, the request has
-    /// only its place in a queue.
+    /// Returns the record of a waiting request after a reset of its bucket. Of everything that the
+    /// request took, only its place in a queue remains.
     #[must_use]
     pub fn in_place(&self) -> Self {
         Self {
@@ -159,7 +159,8 @@ impl Taken {
 impl Limits {
     /// Gives back the cost of an abandoned request. Returns true if anything was given back. Some
     /// units may stay used, because no other request may gain more than if the abandoned request
-    /// had never been made. The bucket must have seen only decisions and returns since the request.
+    /// had never been made. Since the request, only decisions and returned costs may have changed
+    /// the bucket.
     ///
     /// If no other request took units after it, the bucket is restored.
     pub fn give_back(&self, bucket: &mut Bucket, taken: &Taken) -> bool {
@@ -327,8 +328,8 @@ impl Limits {
     }
 
     /// Resolves the promise to a request that waited and now passes. Returns true if that changed
-    /// `bucket`. The bucket must have seen only decisions, returns and passes since the cost was
-    /// taken.
+    /// `bucket`. Since the cost was taken, only decisions, returned costs and passing requests may
+    /// have changed the bucket.
     ///
     /// ```
     /// use loudou_limiter::{BucketRequest, Limit, Limits, Nanos, Rate, Taken, algorithm::LeakyQueue};

@@ -77,7 +77,7 @@ const UNITS: [(&str, u64); 7] = [
 pub const DURATION_FORM: &str = "a whole number and a unit: 500ns, 20us, 250ms, 60s, 5m, 1h, 1d";
 
 impl Nanos {
-    /// An empty duration. Also the origin of a clock.
+    /// A duration of zero, and the origin of a clock.
     pub const ZERO: Self = Self(0);
     /// The maximum, about 584 years.
     pub const MAX: Self = Self(u64::MAX);
@@ -263,7 +263,7 @@ impl Rate {
     /// use loudou_limiter::{Nanos, Rate};
     ///
     /// assert_eq!(Rate::parse("10/s"), Rate::new(10, Nanos::from_secs(1)));
-    /// // It is not reduced: thirty a minute come back more coarsely than one every two seconds.
+    /// // The ratio is not reduced: 30 units a minute may refill in larger lumps than 1 every 2 s.
     /// assert_ne!(Rate::parse("30/60s"), Rate::parse("1/2s"));
     /// ```
     pub fn parse(text: &str) -> Option<Self> {

@@ -74,7 +74,8 @@ use rules::Context;
 pub const MAX_RULES: usize = 256;
 /// Maximum size of a rule file, in bytes.
 pub const MAX_FILE_BYTES: usize = 1 << 20;
-/// Maximum number of problems that are reported. More problems usually have a common cause.
+/// Maximum number of problems that are reported. If a file has more, most of them usually have the
+/// same cause.
 const MAX_PROBLEMS: usize = 100;
 
 /// Grammar of a rule file.

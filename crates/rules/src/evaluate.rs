@@ -54,7 +54,7 @@ pub struct RuleOutcome {
     /// The limits that decided, if they differ from the rule's limits for the key: limits with
     /// numbers of the request, or this Envoy's part of the limits.
     own: Option<Box<Limits>>,
-    /// True if the request brought a number that had to be replaced, because it is missing, invalid
+    /// True if the request carried a number that had to be replaced, because it is missing, invalid
     /// or out of range.
     pub odd_numbers: bool,
     /// If the request has to wait, the maximum time for which it could have been held.

@@ -49,7 +49,7 @@ pub struct RuleExplained {
     pub key: Option<String>,
     /// Price of the request, if it has a key.
     pub price: Option<Price>,
-    /// Numbers of the key's limits that the request brings.
+    /// Numbers of the key's limits that the request carries.
     pub numbers: Vec<FoundNumbers>,
     /// The rule's effect on this key.
     pub allowance: Allowance,

@@ -11,9 +11,9 @@ use crate::rule::{Mode, OnOutage, Rule, Scope};
 pub struct FleetView {
     /// Settings of leases.
     pub lease: LeaseSettings,
-    /// What happens to requests during an outage.
+    /// Treatment of requests during an outage of the engine.
     pub on_outage: OnOutage,
-    /// How far the request's wait for a lease has come.
+    /// Phase of the request's wait for a lease.
     pub phase: Phase,
     /// True if the engine is unreachable.
     pub is_down: bool,

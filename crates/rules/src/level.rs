@@ -37,7 +37,7 @@ impl<'a> Level<'a> {
         Self::under(limits, rule, (key, slot), clock, fleet)
     }
 
-    /// Like [`Level::of`], but under the limits of a request that brings other numbers than the
+    /// Like [`Level::of`], but under the limits of a request that carries other numbers than the
     /// bucket stores.
     pub(crate) fn under(
         limits: Cow<'a, Limits>,

@@ -1,10 +1,10 @@
 //! Reads values from Envoy's dynamic metadata, encoded as protobuf.
 //!
-//! Envoy answers a read of a single value with its raw bytes, without its type. Eight bytes can be
-//! a number or a text of eight letters, one byte can be a boolean or a text, and a list or an
-//! object is a block with lengths, which a text can imitate. A user who chooses such a text, for
-//! example as a user name, could therefore be taken for a number. The protobuf message of the whole
-//! metadata contains the types, so this module reads the message.
+//! If a filter reads a single value, Envoy returns the raw bytes of the value without its type.
+//! Eight bytes can be a number or a string of eight letters. One byte can be a boolean or a string.
+//! A list or an object is a block with lengths, which a string can imitate. A user could therefore
+//! choose a string, for example as a user name, that would be read as a number. The protobuf
+//! message of the whole metadata contains the types, so this module reads the message.
 //!
 //! The messages are `envoy.config.core.v3.Metadata` and `google.protobuf.Struct`, `Value` and
 //! `ListValue`. Unknown fields are skipped. A malformed message is read up to the error. Nothing is
@@ -30,9 +30,9 @@ const LIST: u64 = 6;
 
 /// Calls `see` with the text of each value at `path`, which is a namespace and the keys below it.
 ///
-/// A text is passed as it is. Numbers and booleans are written as in JSON: `42`, `0.5`, `true`. For
-/// a list, `see` is called with each element in order, except for nested objects and lists. An
-/// object or an empty list counts as present and gives one empty text. A null counts as absent.
+/// Strings are passed unchanged. Numbers and booleans are written as in JSON: `42`, `0.5`, `true`.
+/// For a list, `see` is called with each element in order, except for nested objects and lists. An
+/// object or an empty list counts as present and gives one empty string. A null counts as absent.
 pub fn each_text(metadata: &[u8], path: &[String], see: &mut dyn FnMut(&[u8])) {
     let Some((namespace, keys)) = path.split_first() else {
         return;
@@ -150,7 +150,7 @@ pub(crate) enum Wire<'a> {
     Number(u64),
     /// Eight bytes.
     Fixed(u64),
-    /// A text, or an embedded message.
+    /// A string, or an embedded message.
     Bytes(&'a [u8]),
     /// Four bytes, which no field of these messages has.
     Short,

@@ -153,7 +153,7 @@ pub struct Rule {
     /// The requests that the rule matches.
     #[serde(rename = "match", skip_serializing_if = "Match::is_everything")]
     pub matches: Match,
-    /// What happens to requests with a value that is longer than the match can test.
+    /// Treatment of requests with a value that is longer than the match can test.
     #[serde(skip_serializing_if = "OnLongValue::is_default")]
     pub on_long_value: OnLongValue,
     /// If present, the rule applies only while an upstream fails.
@@ -201,7 +201,7 @@ pub struct Rule {
 /// name.
 pub const TRIAL: &str = "~trial";
 
-/// Returns the name of the rule that a trial of this name tries, or `None` for the name of any other rule.
+/// If `name` is the name of a trial, returns the name of the tried rule.
 pub fn tried(name: &str) -> Option<&str> {
     name.strip_suffix(TRIAL)
 }

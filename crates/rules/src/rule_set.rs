@@ -312,7 +312,7 @@ pub struct ActiveRule {
     bans_keys: bool,
     reads_wall: bool,
     matches_all: bool,
-    /// True if requests bring numbers of the limits, or did before a change in the history.
+    /// True if requests carry numbers of the limits, or did before a change in the history.
     is_sourced: bool,
     tag: u32,
 }
@@ -322,7 +322,7 @@ pub struct ActiveRule {
 #[derive(Debug, Default)]
 struct Scales(Vec<(Decimal, Limits)>);
 
-/// Limits of a request that brings numbers of them.
+/// Limits of a request that carries some of their numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Sourced {
     pub(crate) limits: Box<Limits>,
@@ -427,14 +427,14 @@ impl ActiveRule {
         })
     }
 
-    /// Returns true if requests bring numbers of the limits, or did before a change that live
+    /// Returns true if requests carry numbers of the limits, or did before a change that live
     /// buckets may still need. Each bucket then has separate limits.
     pub const fn is_sourced(&self) -> bool {
         self.is_sourced
     }
 
-    /// Returns the limits of a request to the bucket of `key`, and the numbers that it brings. Returns
-    /// `None` if no number of the key's limits comes with each request.
+    /// Returns the limits of a request to the bucket of `key`, and the numbers that the request carries. Returns `None`
+    /// if no number of the key's limits comes with each request.
     #[inline(never)]
     pub(crate) fn sourced(&self, key: &str, request: &mut dyn Request) -> Option<Sourced> {
         if !self.rule.limits.is_template() {

@@ -75,8 +75,8 @@ const CONFIGURATIONS: usize = 4;
 const METRICS: usize = 3_000;
 
 // The following sizes in bytes were measured as the resident part of a sandbox's linear memory
-// after eight edits. The files had 256 rules with one and with eight limits, with and without a
-// regular expression, and 3 072 to 16 384 overrides of each kind.
+// after eight edits. Each measured file had 256 rules with either one or eight limits, with or
+// without a regular expression, and 3 072 to 16 384 overrides of each kind.
 
 /// Size of a sandbox without rules.
 const SANDBOX: usize = 170 << 10;

@@ -28,7 +28,7 @@ pub struct TokenUsage<'a> {
     pub input: u64,
     /// Tokens of the response.
     pub output: u64,
-    /// Tokens of the request that the upstream had in its cache.
+    /// Tokens of the request that the upstream read from its cache.
     pub cached: u64,
     /// True if Envoy has read the whole response.
     pub is_complete: bool,

@@ -328,7 +328,7 @@ struct Conversion<'a> {
     old: Cow<'a, Limits>,
     new: Cow<'a, Limits>,
     carry: Carry,
-    /// Time of the edit. `None` for a change of the numbers that requests bring, which happens with
+    /// Time of the edit. `None` for a change of the numbers that requests carry, which happens with
     /// the next request.
     at: Option<Nanos>,
 }
@@ -338,7 +338,7 @@ struct Conversion<'a> {
 pub(crate) struct Granted<'a> {
     rule: &'a Limits,
     gives: Option<Override>,
-    /// The limits, unless requests bring numbers of them.
+    /// The limits, unless requests carry numbers of them.
     fixed: Option<Cow<'a, Limits>>,
 }
 
@@ -375,12 +375,12 @@ impl<'a> Granted<'a> {
         Self { rule, gives, fixed }
     }
 
-    /// Returns the template of the key's limits, if requests bring numbers of them.
+    /// Returns the template of the key's limits, if requests carry numbers of them.
     pub(crate) fn template(&self) -> Option<&'a Limits> {
         self.fixed.is_none().then_some(self.rule)
     }
 
-    /// Returns the key's limits for a request that brings these numbers.
+    /// Returns the key's limits for a request that carries these numbers.
     pub(crate) fn limits(&self, numbers: &[u64]) -> Cow<'a, Limits> {
         if let Some(fixed) = &self.fixed {
             return fixed.clone();

@@ -198,8 +198,8 @@ impl<'a> Attempt<'a> {
         (slot.ban_history.ban(now).map_or(Ok(answer), Err), leased)
     }
 
-    /// Writes the decision. Returns `None` if another worker was faster. The caller must then read
-    /// again.
+    /// Writes the decision. Returns `None` if another worker wrote the page first. The caller must
+    /// then read again.
     pub fn write(
         &mut self,
         store: &mut dyn SharedData,

@@ -96,8 +96,8 @@ impl<'a> PageChange<'a> {
         }
     }
 
-    /// Writes the page. [`Written::Conflict`] means that another worker was faster. The caller must
-    /// then read again.
+    /// Writes the page. [`Written::Conflict`] means that another worker wrote the page first. The
+    /// caller must then read again.
     pub(crate) fn write(
         &mut self,
         store: &mut dyn SharedData,

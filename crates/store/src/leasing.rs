@@ -16,7 +16,7 @@ use crate::table::{BucketId, Table};
 pub struct ByLease<'a> {
     /// The limits, in the form that all Envoys share.
     pub terms: &'a Terms,
-    /// How far the request's wait for the lease has come.
+    /// Phase of the request's wait for the lease.
     pub phase: Phase,
     /// True if a request may be held for the engine's answer. Otherwise, a request beyond the credit
     /// is refused.
@@ -121,8 +121,8 @@ impl<'a> Leasing<'a> {
         Ok(true)
     }
 
-    /// Writes the result. Returns `None` if another worker was faster. The caller must then read
-    /// again.
+    /// Writes the changed page. Returns `None` if another worker wrote the page first. The caller
+    /// must then read again.
     pub fn write(
         &mut self,
         store: &mut dyn SharedData,

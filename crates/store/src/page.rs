@@ -311,7 +311,7 @@ pub struct SlotHead {
     refused_at: Option<Tick>,
     /// [`crate::page::Slot::flags`].
     pub flags: u8,
-    /// True if the slot has a conduct: strikes, penalties or a ban.
+    /// True if the slot stores a ban history: strikes or bans.
     pub has_ban_history: bool,
 }
 
@@ -345,8 +345,8 @@ impl SlotHead {
 
 // The time of a bucket's last refusal, in three bytes.
 
-/// Number of bits to shift by. A tick is 2^28 ns, about a quarter of a second, so that a shift
-/// converts a time to ticks.
+/// Number of bits by which a time in nanoseconds is shifted to convert it to ticks. A tick is 2^28
+/// ns, about a quarter of a second.
 const TICK_BITS: u32 = 28;
 /// Mask of the tick counter, which counts modulo 2^24.
 const MASK: u64 = (1 << 24) - 1;

@@ -167,8 +167,8 @@ impl<'a> ReleaseAttempt<'a> {
         Ok(true)
     }
 
-    /// Like [`ReleaseAttempt::plan`], but for a cost that the lease covered. The tokens return to the lease
-    /// while it lasts.
+    /// Like [`ReleaseAttempt::plan`], but for a cost that the lease covered. The tokens go back to the lease, unless
+    /// they have expired.
     fn plan_lease(&mut self) -> bool {
         let Release {
             receipt,
@@ -248,8 +248,8 @@ impl<'a> ReleaseAttempt<'a> {
         Ok(true)
     }
 
-    /// Writes the result. Returns `None` if another worker was faster. The caller must then read
-    /// again.
+    /// Writes the changed page. Returns `None` if another worker wrote the page first. The caller
+    /// must then read again.
     pub fn write(
         &mut self,
         store: &mut dyn SharedData,

@@ -69,10 +69,10 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Maximum jump.
+/// Maximum distance by which a search advances in one step.
 const FAR: u8 = u8::MAX;
 
-/// A text to search for.
+/// A prepared search for a text.
 #[derive(Clone, Debug)]
 pub struct Needle<'a> {
     text: &'a [u8],

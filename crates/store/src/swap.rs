@@ -54,8 +54,8 @@ mod tests {
 
     const KEY: &[u8] = b"k";
 
-    /// Runs a change in which another worker is faster the first `rivals` times. Returns the result
-    /// and the value.
+    /// Runs [`swap`] while another worker wins the first `rivals` tries. Returns the result of
+    /// `swap` and the value that the store contains afterwards.
     fn against(rivals: u32) -> (Swapped, Vec<u8>) {
         struct ConflictingStore(MemoryStore, u32);
         impl SharedData for ConflictingStore {

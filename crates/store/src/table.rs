@@ -65,7 +65,7 @@ type Replacement<'a> = dyn Fn(&Slot, u32) -> Result<Option<Slot>, GaveUp> + 'a;
 pub struct Reset {
     /// The bucket before the reset.
     pub before: Slot,
-    /// True if a new bucket replaced it, because requests wait in it.
+    /// True if a new bucket has replaced this bucket, because requests wait in it.
     pub stays: bool,
 }
 
@@ -305,8 +305,8 @@ pub trait LiveRule {
     fn limits_of(&self, key: &str) -> &Limits;
 
     /// Returns the current limits of the bucket of `key`. They differ from [`LiveRule::limits_of`]
-    /// if each request brings numbers of its limits: then the bucket stores the numbers of its last
-    /// request. `bucket` is the bucket with its version, or `None` for a new bucket.
+    /// if requests carry numbers of their limits, because the bucket then stores the numbers of its
+    /// last request. `bucket` is the bucket with its version, or `None` for a new bucket.
     fn limits_in(&self, key: &str, _bucket: Option<(&Bucket, u32)>) -> Cow<'_, Limits> {
         Cow::Borrowed(self.limits_of(key))
     }

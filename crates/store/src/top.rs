@@ -141,7 +141,7 @@ impl Tally {
         self.due = Some(now.saturating_add(FLUSH_AFTER));
     }
 
-    /// When the tally has to be flushed; `None` if it is empty.
+    /// Returns the time at which the tally has to be flushed; `None` if it is empty.
     pub const fn due(&self) -> Option<Nanos> {
         self.due
     }
@@ -456,7 +456,7 @@ impl<M: Default> Summary<M> {
             .collect()
     }
 
-    /// Keeps the largest counters, as many as there are places.
+    /// Keeps only the counters with the largest counts, at most one for each place.
     fn cut(&mut self) {
         if self.used <= self.places {
             return;

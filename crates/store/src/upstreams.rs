@@ -1,5 +1,5 @@
-//! Health of the upstreams, which all workers share. Each pair of a [`UpstreamCondition`] and a cluster has a
-//! value.
+//! Health of the upstreams, which all workers share. There is a stored value for each pair of a [`UpstreamCondition`]
+//! and a cluster.
 //!
 //! Shared data cannot be deleted, so the number of places for values is fixed: [`PLACES`], which is
 //! four times the [`PROMISED`] number of values. A value may be in any of 20 places, which are
@@ -23,16 +23,16 @@ use crate::health::{HEALTH_BYTES, Health};
 use crate::shared_data::{CAS_ABSENT, Cas, MAX_RETRIES, SharedData, StoreFailed, Written};
 use crate::table::{StoreKey, Table};
 
-/// Number of values for which there is practically always a place.
+/// Number of values that practically always find a place.
 pub const PROMISED: usize = 1_024;
 /// Number of places.
 pub const PLACES: usize = 4 * PROMISED;
 /// Number of the last place. It is also the bit mask of place numbers.
 const LAST: u32 = 4_095;
-/// Number of places that a value may use.
+/// Number of places in which a value may be stored.
 const TRIES: u64 = 20;
-/// Prefix of the store keys of places. The prefix `u` belongs to a layout of 1 024 places
-/// with a different search.
+/// Prefix of the store keys of places. An older layout, with 1 024 places and another search, uses
+/// the prefix `u`.
 const KIND: u8 = b'U';
 /// Maximum size of a stored cluster name, in bytes. Longer names are truncated, because they are
 /// only displayed.
@@ -49,7 +49,7 @@ pub const fn bytes(name: usize) -> usize {
 /// A stored value: the health of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upstream {
-    /// Tag of its [`UpstreamCondition`].
+    /// Tag of the [`UpstreamCondition`] for which responses are counted.
     pub when: u32,
     /// Beginning of the cluster's name, which may be any bytes.
     pub cluster: Vec<u8>,
@@ -58,20 +58,20 @@ pub struct Upstream {
     fingerprint: u64,
 }
 
-/// A place that contains the wanted value, or is free for it.
+/// A place in shared data that contains the wanted value or is free for it.
 struct Found {
     key: StoreKey,
     expected: Cas,
     health: Option<Health>,
 }
 
-/// Subject of a value: a [`UpstreamCondition`] and a cluster.
+/// Identity of a value: the [`UpstreamCondition`] and the cluster whose health it counts.
 #[derive(Clone, Copy)]
 struct Subject<'a> {
     tag: u32,
     cluster: &'a [u8],
     fingerprint: u64,
-    /// Seed of the hashes that choose its places.
+    /// Seed of the hashes that choose the places for the value; see [`Subject::place`].
     draw: u64,
 }
 
@@ -90,7 +90,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Returns the place that the search reads at step `step`.
+    /// Returns the number of the place that the search for the value reads at this step.
     fn place(&self, step: u64) -> u32 {
         let place = mix(self.draw.wrapping_add(step)) & u64::from(LAST);
         u32::try_from(place).unwrap_or(0)
@@ -152,7 +152,7 @@ impl Table {
         None
     }
 
-    /// Returns all upstreams that were seen, ordered by name.
+    /// Returns all upstreams with a stored value, ordered by cluster name.
     pub fn upstreams(&self, store: &mut dyn SharedData) -> Result<Vec<Upstream>, StoreFailed> {
         let mut seen: Vec<Upstream> = Vec::new();
         let mut bytes = Vec::new();
@@ -170,7 +170,8 @@ impl Table {
         Ok(seen)
     }
 
-    /// Returns the value of `subject`, or else a free place for it.
+    /// Returns the place that contains the value of `subject`, or else a free place for it. `None`
+    /// if all its places are in use.
     fn find_upstream(
         &self,
         store: &mut dyn SharedData,

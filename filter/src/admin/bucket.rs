@@ -16,7 +16,7 @@ use loudou_store::page::{FLAG_PINNED, Slot};
 
 use super::answer::Failure;
 
-/// Returns the state of a bucket at `call_time`. The stored bucket stays as it is.
+/// Returns the state of a bucket at `call_time`, without changing the stored bucket.
 pub(super) fn view(rule: &ActiveRule, slot: &Slot, key: &str, call_time: CallTime) -> BucketView {
     Current::new(rule, slot, key, call_time).view()
 }
@@ -178,7 +178,7 @@ pub(super) fn no_bucket(rule: &ActiveRule, key: &str) -> Failure {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallTime {
     pub(super) clock: Clock,
-    /// `None` if no worker has a fleet.
+    /// `None` if no worker is configured with a fleet.
     pub(super) fleet: Option<FleetView>,
 }
 

@@ -80,7 +80,7 @@ impl AdminPlane {
         Ok(ok_at(&record, &status))
     }
 
-    /// Returns the fleet of this namespace, if a worker has one.
+    /// Returns the fleet of this namespace, if a worker is configured with one.
     fn fleet(&mut self, host: &dyn Host, share: &str) -> Option<FleetStatus> {
         let heartbeat = Heartbeat::find(host, share)?;
         let metrics = FleetMetrics::define(host, &mut self.registry, share);

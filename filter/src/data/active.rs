@@ -38,7 +38,7 @@ mod rollback;
 /// Function that reads the record.
 type Read = fn(&dyn Host, &Records, &StoreMetrics, Nanos) -> Result<Rc<Record>, RecordError>;
 
-/// A configuration in force, compiled.
+/// A configuration in force, with compiled rules.
 #[derive(Debug)]
 pub(crate) struct Active {
     pub(super) table: Table,
@@ -95,8 +95,8 @@ impl ReportDetail {
 }
 
 impl Active {
-    /// Opens the bucket table, without rules yet. `counts` is for the rules that are put in force
-    /// next.
+    /// Creates the state without rules. The caller then puts rules in force with
+    /// [`Active::refresh`], and `counts` counts their decisions.
     pub(super) fn new(
         table: Table,
         records: Records,
@@ -312,7 +312,7 @@ impl Active {
         }
     }
 
-    /// Returns the reserved tokens of a request that has ended, or whose client left while the
+    /// Gives back the reserved tokens of a request that has ended, or whose client left while the
     /// request was held. Skips a removed rule, which has no buckets, and a rule that is now in
     /// shadow mode, which holds no requests. Returns the keys whose leases now have a debt.
     pub(super) fn give_back(
@@ -400,7 +400,7 @@ impl Active {
         is_banned
     }
 
-    /// Tells the buckets that delayed a request that it passes now.
+    /// Records in each bucket that delayed a request that the request passes now.
     pub(super) fn mark_passed(
         &self,
         host: &dyn Host,
@@ -414,12 +414,12 @@ impl Active {
         }
     }
 
-    /// Returns all tokens of a request to its buckets, because the request is decided again.
+    /// Gives back to their buckets all tokens of a request, because the request is decided again.
     pub(super) fn postpone(&self, host: &dyn Host, reservations: &Reservations, now: Nanos) {
         self.release(host, reservations, now, |_, _| Some(ReleaseReason::Refused));
     }
 
-    /// Returns the tokens of each reservation for which `reason` returns a reason.
+    /// Gives back the tokens of each reservation for which `reason` returns a reason.
     fn release(
         &self,
         host: &dyn Host,
@@ -566,7 +566,7 @@ impl Active {
         (outcome, request.held_bytes())
     }
 
-    /// Returns the tokens that a discarded outcome took to their buckets.
+    /// Gives back to their buckets the tokens that a discarded outcome took.
     fn take_back(&self, host: &dyn Host, outcome: &Outcome, clock: Clock) {
         let mut stats = StoreStats::default();
         for one in &outcome.rules {

@@ -160,7 +160,7 @@ impl DataPlane {
         }
     }
 
-    /// Asks the relay for the leases that are wanted, unless a call is in flight.
+    /// Requests leases from the relay for the keys that need them, unless a call is in flight.
     pub(super) fn request_leases(&mut self, host: &dyn Host, now: Nanos) {
         if let (Some(active), Some(fleet)) = (&self.active, &mut self.fleet) {
             let ready = fleet.send(host, active, now);

@@ -27,10 +27,11 @@ pub(super) const fn segments(of: EventSource) -> usize {
     }
 }
 
-/// The tail: the number of the newest event, and the newest events of both rings.
+/// Sequence number of the newest event, and for each ring the events that no full segment contains
+/// yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tail {
-    /// Number of the newest event.
+    /// Sequence number of the newest event.
     pub(super) last_seq: u64,
     operators: Ring,
     filter: Ring,
@@ -39,9 +40,10 @@ pub(super) struct Tail {
 /// The tail's part of one ring.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ring {
-    /// Total number of segments that were ever full.
+    /// Number of segments that have been filled so far, including segments that were overwritten
+    /// since.
     pub(super) full: u64,
-    /// Number of the last event in each stored segment, oldest first.
+    /// Sequence number of the last event in each stored segment, oldest first.
     pub(super) ends: Vec<u64>,
     /// Events since the last full segment.
     pub(super) open: Vec<u8>,

@@ -141,7 +141,7 @@ impl Heartbeat {
         now.since(self.called_at) < GONE
     }
 
-    /// Returns the shared state. `None` if no worker has a fleet.
+    /// Returns the shared state. `None` if no worker has been configured with a fleet.
     pub(crate) fn find(host: &dyn Host, share: &str) -> Option<Self> {
         let mut bytes = Vec::new();
         let found = host.shared_get(&key(share), &mut bytes).ok()?;

@@ -457,8 +457,8 @@ fn ban_of(rule: &str, key: &str) -> ChangeName {
     }
 }
 
-/// Stores changes that were just made here, for the next heartbeat. Returns `None` if no worker has
-/// a fleet, or if there are no changes.
+/// Stores changes that were just made here, for the next heartbeat. Returns `None` if no worker is
+/// configured with a fleet, or if there are no changes.
 pub(crate) fn note(
     host: &dyn Host,
     share: &str,

@@ -1,6 +1,5 @@
-//! Byte layout of the record: a fixed-size head, the identities of each rule's parts, and then the
-//! parts' texts in the same order. So a reader sees which parts have changed without reading any
-//! text.
+//! Byte layout of the record: a fixed-size head, the IDs of each rule's parts, and then the parts'
+//! texts in the same order. So a reader sees which parts have changed without reading any text.
 //!
 //! A later build may append its own state after the texts ([`super::Later`]). This build preserves
 //! that state.
@@ -19,7 +18,7 @@ const MAGIC: [u8; 8] = {
     let [a, b, c, d, e, f, g] = RECORD_NAME;
     [a, b, c, d, e, f, g, RECORD]
 };
-/// Size of an identity, in bytes.
+/// Size of a part's ID, in bytes.
 const ID: usize = size_of::<u128>() + size_of::<u32>();
 /// Size of the head, in bytes.
 const HEAD: usize = MAGIC.len() + DIGITS + 4 * size_of::<u64>() + 3 * size_of::<u32>();
@@ -33,7 +32,7 @@ pub(super) struct Stored<'a> {
 /// A stored rule: base, edit, edited overrides, and history.
 pub(super) type StoredRule<'a> = [Stored<'a>; PARTS];
 
-/// Texts of a rule's parts, with their identities.
+/// Texts of a rule's parts, with their IDs.
 pub(super) type Texts<'a> = [(Id, Cow<'a, [u8]>); PARTS];
 
 /// The stored record.
@@ -158,7 +157,7 @@ pub(super) fn write(record: &Record, found: Option<&Layout<'_>>) -> Vec<u8> {
     assemble(record, &texts(record, found))
 }
 
-/// Returns the bytes of a record, and notes the identities of the written texts in its parts.
+/// Returns the bytes of a record, and stores the IDs of the written texts in its parts.
 pub(super) fn write_and_identify(record: &mut Record, found: Option<&Layout<'_>>) -> Vec<u8> {
     let texts = texts(record, found);
     let bytes = assemble(record, &texts);

@@ -1,4 +1,4 @@
-//! A part of the record: a value and the hash of its text.
+//! A part of the record: a value, and the hash of the text in which the record stores it.
 //!
 //! Parts with equal hashes have equal texts. So a worker reads a part's text again only if that
 //! part has changed, and a writer copies the texts of unchanged parts. A changed part has no hash
@@ -12,7 +12,7 @@ use loudou_limiter::hash::StableHasher;
 /// Number of parts of a rule.
 pub(super) const PARTS: usize = 4;
 
-/// Identity of a text: its hash and its length.
+/// Hash and length of a part's text. Parts with equal IDs have equal texts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Id {
     pub(super) hash: u128,
@@ -20,7 +20,7 @@ pub(crate) struct Id {
 }
 
 impl Id {
-    /// Returns the identity of a text. An empty text has the default identity.
+    /// Returns the ID of a part's text. The ID of an empty text is the default.
     pub(super) fn of(text: &[u8]) -> Self {
         if text.is_empty() {
             return Self::default();
@@ -36,9 +36,9 @@ impl Id {
 
 /// A value that is stored as text.
 pub(crate) trait Text: Sized {
-    /// Returns the text. The default value, which most rules have, has an empty text.
+    /// Returns the text of the value. It is empty for the default value, which most rules have.
     fn write(&self) -> Vec<u8>;
-    /// Parses a text. Returns `None` if it is damaged.
+    /// Parses the text of a value. Returns `None` if the text is damaged.
     fn read(text: &[u8]) -> Option<Self>;
 }
 
@@ -57,17 +57,19 @@ impl<T> Part<T> {
         }
     }
 
-    /// Returns the identity of its text, if known.
+    /// Returns the ID of the part's text. `None` if the text has not been computed since the value
+    /// was created or changed.
     pub(super) const fn id(&self) -> Option<Id> {
         self.id
     }
 
-    /// Sets the identity of its text, which was just written.
+    /// Sets the ID of the part's text, which was just written to the record.
     pub(super) const fn identify(&mut self, id: Id) {
         self.id = Some(id);
     }
 
-    /// Returns true if both have the same value, without comparing the values.
+    /// Returns true if the parts share their value or their texts have the same ID. Does not
+    /// compare the values, so equal values may count as different.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.value, &other.value) || (self.id.is_some() && self.id == other.id)
     }
@@ -79,8 +81,8 @@ impl<T> Part<T> {
 }
 
 impl<T: Text> Part<T> {
-    /// Creates a part and computes its identity. Other workers have probably written the same
-    /// value, whose text then need not be read.
+    /// Creates a part and computes the ID of its text. Another worker has probably written the same
+    /// value already. If the IDs are equal, this worker does not have to read that text.
     pub(super) fn identified(value: T) -> Self {
         let id = Id::of(&value.write());
         Self {
@@ -89,7 +91,7 @@ impl<T: Text> Part<T> {
         }
     }
 
-    /// Parses a part's text. Returns `None` if it is damaged.
+    /// Parses a part's text. Returns `None` if the text is damaged or does not have this ID.
     pub(super) fn read(id: Id, text: &[u8]) -> Option<Self> {
         if Id::of(text) != id {
             return None;

@@ -81,7 +81,7 @@ impl Parts {
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
-    /// Returns true if the identities of all texts are known.
+    /// Returns true if the IDs of all parts' texts are known.
     pub(super) fn is_identified(&self) -> bool {
         let ids = [
             self.base.id(),
@@ -137,7 +137,7 @@ impl RuleRecord {
         new
     }
 
-    /// Sets the identities of the texts, which were just written. Derived values stay valid.
+    /// Sets the IDs of the parts' texts, which were just written. Derived values stay valid.
     pub(super) const fn identify(&mut self, [base, edit, own, history]: [Id; PARTS]) {
         self.parts.base.identify(base);
         self.parts.edit.identify(edit);

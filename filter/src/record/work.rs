@@ -36,7 +36,7 @@ pub(super) fn activated() {
     add(|work| work.activated += 1);
 }
 
-/// Returns the work since the last call of this function.
+/// Returns the counts since the last call of this function.
 pub(crate) fn take() -> Work {
     WORK.take()
 }

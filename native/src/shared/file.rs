@@ -1,9 +1,9 @@
-//! Opens a file of values, and makes sure that it can be used as it is.
+//! Opens a file of values, and checks or repairs it before use.
 //!
-//! One Envoy uses a file at a time. Only the two processes of a hot restart share it. A process that opens
-//! the file alone takes back what the last one had under way, checks all references, and lists the free
-//! blocks again. A file that is not as this version left it begins empty again, and the caller says so. A
-//! file that is not one of Loudou's is never written.
+//! One Envoy uses a file at a time. Only the two processes of a hot restart share it. If no other process has the file
+//! open, the process that opens it undoes the unfinished changes of the last process, checks all references, and lists
+//! the free blocks again. A file that this version cannot use is replaced with an empty one, and the caller reports
+//! that. A file that Loudou did not create is never written.
 
 use std::fs;
 use std::path::Path;
@@ -26,19 +26,19 @@ use crate::clock;
 const LAYOUT: u32 = 1;
 /// Lock number of a process that opens the file.
 const OPENING: u32 = PROCESSES;
-/// How often another process that has the file is waited for, which may be about to end.
+/// Maximum number of pauses while another process opens the file, or has it open and may be about to end.
 const WAITS: u32 = 100;
-/// Time between two looks at it.
+/// Length of such a pause.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What this process says about itself to others that open the same file.
+/// Identity of this process for other processes that open the same file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Process {
     /// Version of all values that are kept.
     pub(crate) format: u32,
     /// Number of hot restarts before this process.
     pub(crate) restart_epoch: u32,
-    /// Envoy's base identifier. Processes of a hot restart have the same one. `None` if it is chosen by Envoy.
+    /// Envoy's base identifier, which is the same in both processes of a hot restart. `None` if Envoy chooses it.
     pub(crate) base_id: Option<u64>,
 }
 
@@ -82,7 +82,7 @@ impl Process {
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) shared: Shared,
-    /// Why the file began empty again, or what was wrong with it.
+    /// Reason why the file was replaced with an empty one, or the damage that was repaired.
     pub(crate) note: Option<String>,
 }
 
@@ -174,7 +174,7 @@ fn begin(
             region.u64(part)?.store(place, Ordering::Relaxed);
         }
         shared.introduce(process)?;
-        // A process that is killed before this leaves a file that the next one creates again.
+        // If the process is killed before this line, the next process creates the file again.
         region.u64(MAGIC_AT)?.store(MAGIC, Ordering::Release);
         Some(())
     };
@@ -188,7 +188,7 @@ enum Examined {
     New,
     /// The file belongs to something else.
     Foreign,
-    /// The file cannot be used for this reason.
+    /// The file cannot be used, for this reason.
     Unusable(String),
     Usable,
 }
@@ -234,13 +234,14 @@ fn examine(region: &Region, size: u64, buckets: u32, process: Process) -> Examin
     Examined::Unusable(why)
 }
 
-/// Takes part in the use of a sound file.
+/// Starts to use a sound file, alone or together with the previous process of a hot restart.
 fn attach(region: Region, process: Process) -> Result<Shared, String> {
     let number = claim(&region)?;
     let ready = || {
         let lines = region.u32(LINES_AT)?.load(Ordering::Relaxed);
         let shared = Shared::new(region, number, lines.into())?;
-        // The number may have been a dead process's, whose locks nobody may take for this process's.
+        // A dead process may have had this number. Releases its locks, so that they cannot be mistaken for locks of
+        // this process.
         shared.release_locks_of(number)?;
         shared.introduce(process)?;
         Some(shared)
@@ -259,7 +260,8 @@ fn users(region: &Region) -> impl Iterator<Item = u32> {
     (0..PROCESSES).filter(|number| region.is_claimed(*number))
 }
 
-/// Returns why this process may not use the file, if another process uses it that this one does not replace.
+/// If another process uses the file, and this process is not its hot restart, returns the reason why this process may
+/// not use the file.
 fn refusal(region: &Region, process: Process) -> Option<String> {
     users(region).find_map(|other| {
         let at = PROCESSES_AT + u64::from(other) * PROCESS_BYTES;
@@ -278,7 +280,7 @@ fn refusal(region: &Region, process: Process) -> Option<String> {
 }
 
 impl Shared {
-    /// Writes into the head who this process is.
+    /// Writes the identity of this process into the head of the file.
     fn introduce(&self, process: Process) -> Option<()> {
         let at = PROCESSES_AT + u64::from(self.process) * PROCESS_BYTES;
         let base_id = process.base_id.map_or(0, |id| id.saturating_add(1));
@@ -300,7 +302,7 @@ impl Shared {
         lines.chain(lists).chain([END_LOCK_AT])
     }
 
-    /// Takes back what threads of a process had under way when it died, and releases their locks.
+    /// Undoes the unfinished changes of a process that died, and releases the locks of its threads.
     fn release_locks_of(&self, process: u32) -> Option<()> {
         for lock in self.all_locks() {
             let word = self.region.u32(lock)?;
@@ -326,8 +328,8 @@ impl Shared {
         Some(())
     }
 
-    /// Makes the values usable after the last process has died, whatever it was doing. Returns the number of values
-    /// that were dropped, or `None` if the file cannot be used.
+    /// Repairs the values after the last process has ended or died at any point. Returns the number of values that were
+    /// dropped, or `None` if the file cannot be used.
     fn recover(&self) -> Option<usize> {
         for process in 0..PROCESSES {
             self.release_locks_of(process)?;
@@ -417,7 +419,7 @@ impl Shared {
     }
 }
 
-/// All blocks of a file in order, by unit, and whether something refers to them.
+/// All blocks of a file in order: the unit at which a block begins, and true if something refers to it.
 struct Blocks(Vec<(u32, bool)>);
 
 impl Blocks {
@@ -440,7 +442,7 @@ fn format_of(process: Process) -> u32 {
     process.format.wrapping_mul(31).wrapping_add(LAYOUT)
 }
 
-/// Returns the identifier of the time since the system started, by which times of the monotonic clock are comparable.
+/// Returns the boot identifier of the system. Times of the monotonic clock are comparable only within one boot.
 fn boot() -> [u64; 2] {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = id.chars().filter(char::is_ascii_hexdigit).collect();

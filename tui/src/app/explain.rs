@@ -356,8 +356,8 @@ fn named(request: &mut TypedRequest, matches: &Match) {
     }
 }
 
-/// Returns a text that passes the test. `None` if the test requires absence, or if the test does
-/// not contain such a text.
+/// Returns a value that passes the test. `None` if the test requires that the value is absent, or
+/// if the test does not contain such a value.
 fn passing(test: &Test) -> Option<String> {
     match test {
         Test::Exact(value) | Test::Prefix(value) | Test::Suffix(value) => Some(value.clone()),

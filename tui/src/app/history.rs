@@ -393,7 +393,7 @@ const MIN_RATED_NS: u64 = 1_900_000_000;
 /// A chart column stays empty if less of its time than this is known.
 const MIN_KNOWN_NS: u64 = 125_000_000;
 
-/// How much of the past a track keeps.
+/// Time and number of samples that a track keeps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retention {
     /// Time before the last answer.

@@ -111,7 +111,7 @@ pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
         return Some("keys are hidden; H shows them".to_owned());
     }
     match command {
-        // The last open bucket is not used here, because the user looks at other rows.
+        // Ignores the bucket that was opened last, because the user is now looking at other rows.
         Command::Open if state.selected_row().is_none() => Some("no bucket is selected".to_owned()),
         Command::Open => screens::view(Screen::Bucket).closed(state),
         Command::Show(screen) => screens::view(screen).closed(state),

@@ -61,7 +61,7 @@ pub(crate) struct Snapshot {
     pub(crate) truncated: bool,
     /// Buckets that were looked up by name and do not exist.
     pub(crate) gone: Vec<BucketName>,
-    /// Part of the store that the searches for the filter text have seen, in percent, or `None` if
+    /// Part of the store that the searches for the filter text have read, in percent, or `None` if
     /// they have finished.
     pub(crate) searching: Option<u64>,
     /// The rules, if their generation changed.

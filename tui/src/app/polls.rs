@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 
 use loudou_limiter::Nanos;
 
-/// How long answers are remembered.
+/// Time for which answers are remembered.
 const LATENCY: Nanos = Nanos::from_secs(60);
-/// How long gaps are remembered.
+/// Time for which gaps are remembered.
 const GAPS: Nanos = Nanos::from_secs(300);
 /// Maximum number of remembered answers, and of remembered gaps.
 const MAX_REMEMBERED: usize = 300;
@@ -19,9 +19,9 @@ const GAP_INTERVALS: u64 = 3;
 /// Statistics of the polls.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Polls {
-    /// When each answer arrived, and how long its first call took.
+    /// Arrival time of each answer, and the duration of its first call.
     answers: VecDeque<(Nanos, Nanos)>,
-    /// When each gap ended, and its length.
+    /// End and length of each gap.
     gaps: VecDeque<(Nanos, Nanos)>,
     last: Option<Nanos>,
 }

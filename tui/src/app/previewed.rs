@@ -1,4 +1,4 @@
-//! Previews the effect of an edit on the buckets that the app has seen.
+//! Previews the effect of an edit on the buckets that Envoy has reported to the app.
 
 use loudou_rules::config::{parse_edit, parse_rule};
 use loudou_rules::rule::{Mode, Override, Rule, tried};

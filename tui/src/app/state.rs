@@ -105,7 +105,7 @@ pub(crate) struct Data {
     pub(crate) complete_ns: Option<u64>,
     /// Buckets that the last poll looked up and did not find, with the server's clock at that time.
     pub(crate) gone: BTreeMap<BucketName, u64>,
-    /// Part of the store that the searches for the filter text have seen, in percent, or `None`
+    /// Part of the store that the searches for the filter text have read, in percent, or `None`
     /// when they have finished.
     pub(crate) searching: Option<u64>,
     pub(crate) longest: Longest,

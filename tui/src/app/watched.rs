@@ -48,7 +48,8 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// Returns the states, of which the first is shown. If there are none, an empty state is added.
+    /// Creates the list of watched Envoys from their states, and shows the first one. An empty list
+    /// gets an empty state.
     pub(crate) fn new(mut states: Vec<State>) -> Self {
         if states.is_empty() {
             states.push(State::default());

@@ -2,8 +2,8 @@
 //! one list.
 //!
 //! The output of each Envoy is printed below its address, or in one list that names the Envoy in
-//! each line. If an Envoy fails, its error includes its address, and the last line has the number
-//! of failures.
+//! each line. If the command fails at an Envoy, the error includes the Envoy's address, and the
+//! last line reports at how many Envoys the command succeeded and at which it failed.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -94,7 +94,7 @@ impl<T> Answers<'_, T> {
         Err(named(first, &escape(client.url())))
     }
 
-    /// Reports the Envoys that did not answer, and their number out of all.
+    /// Reports the errors of the Envoys that did not answer, and how many of all Envoys answered.
     pub(super) fn end(self, context: &mut Context<'_, '_>) -> Result<Outcome> {
         let mut failures = Failures::default();
         for (client, error) in self.errors {
@@ -153,7 +153,8 @@ impl Command {
     }
 }
 
-/// Returns the Envoys of a command, if there are several.
+/// Returns the addresses of a command's Envoys, if there are at least two and the command calls one
+/// Envoy at a time.
 pub(super) fn several(cli: &Cli) -> Result<Option<Vec<Address>>> {
     let Some(command) = cli.command.as_ref().filter(|command| command.asks_one()) else {
         return Ok(None);
@@ -177,7 +178,8 @@ pub(super) fn several(cli: &Cli) -> Result<Option<Vec<Address>>> {
     Ok(Some(addresses))
 }
 
-/// Runs the command at each Envoy. If an address or a file is invalid, it runs at none.
+/// Runs the command at each Envoy. If an address or a file that the command needs is invalid, runs
+/// it at none.
 pub(super) fn run(
     cli: &Cli,
     typed: &str,
@@ -260,7 +262,7 @@ impl Failures {
         self.add(client, outcome)
     }
 
-    /// Reports the Envoys at which the command failed, and their number out of all.
+    /// Reports the Envoys at which the command failed, and at how many of all Envoys it succeeded.
     fn end(self, context: &mut Context<'_, '_>, all: usize) -> Result<Outcome> {
         let Some(outcome) = self.outcome(all) else {
             return Ok(Outcome::Done);
@@ -290,18 +292,20 @@ impl Failures {
     }
 }
 
-/// Name of the field or the column.
+/// Name of the JSON field or CSV column that contains the Envoy's address.
 const ENVOY: &str = "envoy";
 
 /// Joins the outputs of several Envoys into one list of JSON lines or CSV records.
 pub(super) struct Joined {
     is_csv: bool,
-    /// True once the heading was printed. It is equal for all Envoys.
+    /// True once the CSV heading was printed. All Envoys have the same heading, so it is printed
+    /// once.
     has_heading: bool,
 }
 
 impl Joined {
-    /// Returns a list, if the format can name the Envoy in each line.
+    /// Creates an empty list for JSON lines and CSV, in which each line can name its Envoy. Returns
+    /// `None` for other formats.
     pub(super) fn new(format: Format) -> Option<Self> {
         let is_csv = format == Format::Csv;
         (is_csv || format == Format::Jsonl).then_some(Self {
@@ -310,7 +314,8 @@ impl Joined {
         })
     }
 
-    /// Prints the output of an Envoy. Both formats escape line breaks within values.
+    /// Prints the output of an Envoy, with its address added to each line. Both formats escape line
+    /// breaks within values, so each line is a whole record.
     pub(super) fn print(&mut self, text: &str, url: &str, out: &mut dyn Write) -> io::Result<()> {
         let mut lines = text.lines();
         if !self.is_csv {
@@ -327,7 +332,7 @@ impl Joined {
     }
 }
 
-/// Returns a JSON object with the Envoy as its first field.
+/// Returns a JSON object with the Envoy's address as its first field.
 fn with_field(object: &str, url: &str) -> String {
     match object.strip_prefix('{') {
         Some("}") => format!("{{\"{ENVOY}\":{url}}}"),

@@ -191,7 +191,8 @@ impl Theme {
         line
     }
 
-    /// Replaces `→`, `×` and `…` in a message by ASCII, if the terminal has no others.
+    /// Replaces `→`, `×` and `…` in a message with ASCII if the terminal cannot display other
+    /// characters.
     pub(crate) fn said(&self, text: &str) -> String {
         text.replace('→', self.pick_text("→", "->"))
             .replace('×', self.pick_text("×", "x"))

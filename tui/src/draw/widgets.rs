@@ -195,8 +195,8 @@ pub(crate) fn first_line(len: usize, height: u16, at: usize) -> usize {
     at.saturating_add(2).saturating_sub(height).min(last)
 }
 
-/// Draws a scroll bar for `all` rows, of which `shown` rows are visible from `first` on. Draws
-/// nothing if all are visible.
+/// Draws a scroll bar for a table of `all` rows, in which `shown` rows are visible, beginning with
+/// row `first`. Draws nothing if all rows are visible.
 pub(crate) fn scroll_bar(pen: &mut Pen<'_>, area: Rect, first: usize, shown: usize, all: usize) {
     let places = all.saturating_sub(shown);
     if places == 0 {

@@ -184,7 +184,7 @@ impl<'a> Poller<'a> {
 
     fn events(&self, request: &PollRequest) -> Result<Events, ClientError> {
         let events = self.client.events(&request.instance, request.after_seq)?;
-        // A restarted server that does not report its instance counts from 1 again.
+        // A restarted server that does not report its instance numbers its events from 1 again.
         if events.last_seq < request.after_seq && !events.restarted {
             self.client.events("", 0)
         } else {
@@ -344,7 +344,7 @@ impl<'a> Poller<'a> {
         Ok((found.buckets, is_whole))
     }
 
-    /// Returns the part of the store that the searches for the filter text have seen, in percent.
+    /// Returns the part of the store that the searches for the filter text have read, in percent.
     fn searching(&self) -> Option<u64> {
         let going_on = self.wanted.iter().filter(|search| !search.has_ended);
         going_on.map(|search| search.seen).min()

@@ -27,7 +27,7 @@ pub(super) struct Page {
 /// A link in the source.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Link {
-    /// Line number, from 1.
+    /// Line number; the first line is 1.
     line: usize,
     /// Address of the link.
     pub(super) target: String,

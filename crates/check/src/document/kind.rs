@@ -1,8 +1,9 @@
-//! Kinds of text: Loudou files, and files for Envoy or Kubernetes, which may use more of YAML.
+//! Kinds of files: Loudou's own files, and files for Envoy or Kubernetes, which may use more of
+//! YAML.
 
 use saphyr_parser::{Event, Parser};
 
-/// The kind of a text.
+/// The kind of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
     /// A rule file, an admin configuration or an edit: anything that JSON can express.

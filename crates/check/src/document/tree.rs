@@ -14,9 +14,9 @@ pub const MAX_DEPTH: usize = 64;
 /// A position in a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// The line, from 1; 0 for the text as a whole.
+    /// Line number; the first line is 1, and 0 stands for the whole text.
     pub line: usize,
-    /// The column in characters, from 1.
+    /// Column in characters; the first column is 1.
     pub column: usize,
 }
 

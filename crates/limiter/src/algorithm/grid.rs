@@ -5,7 +5,7 @@
 //! wall clock, a bucket stores in its last word how far the wall clock is ahead of the clock of the
 //! process. The bucket therefore works with a wall clock that never jumps. The difference is read
 //! again only by a request that takes from a later period than the previous request, or from a
-//! bucket in which no request counts. So a jump never moves the end of the running period.
+//! bucket in which no request counts. So a jump never moves the end of the current period.
 //!
 //! The two clocks are not read at the same instant, and the wall clock has a resolution of a
 //! millisecond. Without a correction, a period that has just begun could seem to begin a second

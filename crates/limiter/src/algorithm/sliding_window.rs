@@ -63,7 +63,7 @@ impl SlidingWindow {
     /// ```
     /// use loudou_limiter::{Limit, Limits, Nanos, algorithm::SlidingWindow};
     ///
-    /// // Slots of twenty seconds, of which each takes at most four.
+    /// // There are slots of twenty seconds, and each admits at most four units.
     /// let window = SlidingWindow::new(6, Nanos::from_secs(60), 3, None).unwrap();
     /// let limits = Limits::new(vec![Limit::new("window", window)]).unwrap();
     /// let mut bucket = limits.start(Nanos::ZERO);

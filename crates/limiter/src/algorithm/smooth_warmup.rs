@@ -140,12 +140,12 @@ impl SmoothWarmup {
         self.factor().saturating_add(ONE).saturating_mul(2)
     }
 
-    /// Returns a nanosecond.
+    /// Returns the number of drops in a nanosecond.
     fn nano(&self) -> u128 {
         product(self.amount(), self.scale())
     }
 
-    /// Returns a permit at the stable rate.
+    /// Returns the number of drops in a permit at the stable rate.
     fn permit(&self) -> u128 {
         product(self.rate.period().get().into(), self.scale())
     }

@@ -4,10 +4,11 @@
 //! the water, and the same exact arithmetic (`leak`) computes them. An interval bucket adds
 //! `amount` tokens at once at every multiple of the period, like Bucket4j's intervally-aligned
 //! refill. Because these multiples are the same for every bucket, a full bucket has no phase and
-//! can be evicted without loss. The multiples are on the clock of the process, which begins at
-//! another time of day in each process, or on the wall clock (`align: clock`). In any window of
-//! length w, an interval bucket admits at most `capacity + amount·(⌊w/period⌋ + 1)`, and another
-//! `amount` for each jump of the wall clock. A greedy bucket admits at most `capacity + rate·w`.
+//! can be evicted without loss. The multiples are counted on the monotonic clock of the process, so
+//! they fall on different times of day in each process, or on the wall clock (`align: clock`). In
+//! any window of length w, an interval bucket admits at most `capacity + amount·(⌊w/period⌋ + 1)`,
+//! and another `amount` for each jump of the wall clock. A greedy bucket admits at most `capacity +
+//! rate·w`.
 //!
 //! With `max_wait`, a request for which there are not enough tokens is held until they have
 //! arrived, if that takes at most `max_wait`. It takes the tokens at once, so later requests wait
@@ -130,7 +131,7 @@ impl TokenBucket {
     /// let limit = Limit::new("daily", tokens.aligned(Grid::Clock).unwrap());
     /// let limits = Limits::new(vec![limit]).unwrap();
     /// let mut bucket = limits.start(Nanos::ZERO);
-    /// // All of it at 23:00 UTC: it is back at midnight.
+    /// // All tokens are taken at 23:00 UTC, and refill at midnight.
     /// let request = BucketRequest::new(1000, Nanos::ZERO).at_wall(Nanos::from_secs(23 * 3_600));
     /// let answer = limits.answer(&mut bucket, &request);
     /// assert_eq!(answer.reset_after(), Nanos::from_secs(3_600));
@@ -177,7 +178,7 @@ impl TokenBucket {
         })
     }
 
-    /// Returns one of `envoys` equal parts. A lump has at least one token.
+    /// Returns one of `envoys` equal parts of this bucket. A lump has at least one token.
     pub(super) fn divided(&self, envoys: u32) -> Self {
         let capacity = part(self.capacity, envoys);
         let rate = match self.refill {

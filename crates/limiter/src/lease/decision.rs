@@ -6,23 +6,23 @@ use crate::decision::Decision;
 use crate::limit::{BucketDecision, Decisions};
 use crate::time::Nanos;
 
-/// How a limit contributes to a refusal. The engine reports how long the refusal lasts, but not
+/// Contribution of a limit to a refusal. The engine reports how long the refusal lasts, but not
 /// which limit refused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Blame {
-    /// It has enough units.
+    /// The limit has enough units.
     None,
-    /// It has too few units, but they refill earlier than the refusal ends.
+    /// The limit has too few units, but they refill before the refusal ends.
     Short,
-    /// It has too few units until the refusal ends.
+    /// The limit has too few units until the refusal ends.
     Explains,
 }
 
 impl Lease {
-    /// Returns the decision to report for a verdict on `request`. For each limit, it adds the tokens
-    /// here and the balance that the engine last reported. The time until a limit is full is an
-    /// upper bound. A verdict that the lease does not decide has the numbers of an admitted
-    /// request.
+    /// Returns the decision to report for a verdict on `request`. For each limit, it adds the
+    /// tokens here and the balance that the engine last reported. The time until a limit is full is
+    /// an upper bound. If the lease does not decide the verdict itself, reports the numbers of an
+    /// admitted request.
     pub fn decision(
         &self,
         terms: &Terms,

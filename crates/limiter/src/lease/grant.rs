@@ -11,7 +11,7 @@ pub struct Demand {
     /// Minimum number of useful units: the cost of the cheapest held request, or 0 for a refill.
     /// The engine grants nothing rather than fewer units, because unused tokens are lost.
     pub need: u64,
-    /// Units that were admitted on credit and must be charged in any case.
+    /// Units that were admitted on credit. The engine charges them even if it grants nothing.
     pub debt: u64,
 }
 

@@ -3,22 +3,23 @@
 //! The whole fleet loses unused tokens until they refill at the rate of the limit. So a key leases
 //! tokens in advance only for demand that is nearly certain. This is the number of requests in the
 //! quieter of the last two leases, minus twice its square root, which is two standard deviations of
-//! random arrivals. With fewer than six requests in a lease, half of the result is no whole unit,
-//! so a slow key leases nothing.
+//! random arrivals. With fewer than six requests in a lease, half of the result is less than a
+//! unit, so a slow key leases nothing.
 
 use crate::time::Nanos;
 
-/// Number of counted spans: the running one and two past ones.
+/// Number of counted time spans: the current span and the two before it. Each is as long as a
+/// lease.
 pub(super) const SPANS: usize = 3;
 
-/// Demand during one span.
+/// Demand during one time span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Count {
     pub(super) units: u32,
     pub(super) requests: u8,
 }
 
-/// Demand that can be expected.
+/// Demand that is expected during the next lease.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ExpectedDemand {
     pub(super) units: u64,
@@ -26,16 +27,17 @@ pub(super) struct ExpectedDemand {
     pub(super) cost: u64,
 }
 
-/// Demand in each span, the running one first.
+/// Demand in each time span, beginning with the current span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Recent {
-    /// Beginning of the running span.
+    /// Beginning of the current span.
     pub(super) start: Nanos,
     pub(super) counts: [Count; SPANS],
 }
 
 impl Recent {
-    /// Returns the counts at `now`, if each span lasts for `lease`.
+    /// Returns the demand with the span that contains `now` as the current span. Each span lasts
+    /// for `lease`.
     fn at(self, lease: Nanos, now: Nanos) -> Self {
         let gone = now.since(self.start).get();
         let spans = gone.checked_div(lease.get()).unwrap_or(u64::MAX);

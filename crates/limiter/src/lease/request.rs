@@ -71,8 +71,8 @@ impl Lease {
         })
     }
 
-    /// Applies the answer to `request`. `random` are any 64 bits. Returns false if the numbers of the
-    /// key have changed since the request, so that the tokens are void.
+    /// Applies the answer to `request`. `random` is any 64-bit number. Returns false if the numbers
+    /// of the key have changed since the request, so that the tokens are void.
     pub fn apply(
         &mut self,
         terms: &Terms,
@@ -108,7 +108,8 @@ impl Lease {
         true
     }
 
-    /// Refuses without calls for as long as the engine has no units.
+    /// Sets or ends the time for which this Envoy refuses requests without a call, because the
+    /// engine has no units.
     fn deny(&mut self, terms: &Terms, request: Demand, grant: &Grant, now: Nanos, random: u64) {
         if grant.granted >= request.want && grant.wait.is_zero() {
             (self.denied_until, self.denied_cost, self.misses) = (Nanos::ZERO, 0, 0);
@@ -133,14 +134,14 @@ impl Lease {
         self.denied_cost = u32::try_from(request.need.max(1)).unwrap_or(u32::MAX);
     }
 
-    /// Handles the loss of `request`. The engine may already have charged the debt. The debt is sent
-    /// again all the same, so the limit is never exceeded.
+    /// Handles the loss of `request`. The engine may already have charged the debt. Nevertheless,
+    /// the debt is sent again, so that the limit is never exceeded.
     pub fn lost(&mut self, request: &TokenRequest) {
         self.end_refill(request);
     }
 
-    /// Handles an answer without this key: the engine may answer for other keys, but this Envoy
-    /// decides the key alone for a short time. `random` are any 64 bits.
+    /// Handles an answer that lacks this key. The engine may answer for other keys, but this Envoy
+    /// decides the key alone for a short time. `random` is any 64-bit number.
     ///
     /// A denial stays in effect, because the key was empty when the engine last answered. The
     /// refill counts as in flight for as long as a lost one, so that the debt is not sent again at

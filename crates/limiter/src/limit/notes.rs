@@ -1,11 +1,11 @@
-//! Notes: facts about a bucket that later edits need, and for which the words of its limits have no
-//! place.
+//! Notes: facts about a bucket that later edits need, and that cannot be stored in the words of its
+//! limits.
 //!
 //! - *Permits*: requests that are still in flight after an edit removed the `concurrency` limit of the bucket. They are
-//!   given back here when they end. If such a limit returns, it starts with the remaining ones.
+//!   given back here when the requests end. If an edit adds such a limit again, it starts with the remaining permits.
 //! - *Shares* of each limit, since a proportional edit. A share has the fraction of a unit by which
 //!   the count was rounded up, so that the next proportional edit starts from the exact share. It
-//!   also has the number of units that requests really took, as the difference to the used units,
+//!   also has the number of units that requests actually took, as the difference to the used units,
 //!   and the largest capacity since that edit. With these, an edit never leaves more room than the
 //!   largest capacity minus the taken units. Without them, a mix of edits could: a proportional
 //!   reduction lowers the used units, and a later raise in units would give the difference away.

@@ -26,14 +26,15 @@ use crate::bounds::BadNumbers;
 pub struct Source {
     /// Path of the number in the metadata of the request: a namespace, and the keys below it.
     pub metadata: Vec<String>,
-    /// The number of requests that bring none.
+    /// Default number, for requests that carry none.
     pub default: u32,
-    /// Maximum number. Larger numbers count as this.
+    /// Maximum number. Larger numbers are reduced to this.
     pub max: u32,
 }
 
 impl Source {
-    /// Returns the number in force for a request that brought `number`, or none if that is 0.
+    /// Returns the number in force for a request that carried `number`. 0 stands for a request that
+    /// carried none.
     const fn in_force(&self, number: u32) -> u32 {
         if number == 0 {
             self.default
@@ -54,7 +55,7 @@ pub struct Sources {
     pub amount: Option<Source>,
 }
 
-/// The numbers that a request brought for one limit. A number is 0 if the request brought none.
+/// The numbers that a request carried for one limit. A number is 0 if the request carried none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestNumbers {
     /// Number for the capacity.
@@ -101,7 +102,8 @@ impl Limit {
         self.with(RequestNumbers::default())
     }
 
-    /// Checks that the smallest and the largest numbers that requests may bring are valid.
+    /// Checks that the limit is valid with the smallest and with the largest numbers that requests
+    /// may carry.
     pub fn check_sources(&self) -> Result<(), BadNumbers> {
         let Some(sources) = self.sources() else {
             return Ok(());
@@ -114,7 +116,8 @@ impl Limit {
         Ok(())
     }
 
-    /// Returns this limit with the numbers of a request. If they are no valid limit, it has the default numbers.
+    /// Returns this limit with the numbers of a request. If these numbers do not form a valid limit, the default
+    /// numbers are used.
     fn with(&self, brought: RequestNumbers) -> Self {
         let algorithm = self.algorithm_with(brought);
         Self {
@@ -124,7 +127,7 @@ impl Limit {
         }
     }
 
-    /// Returns true if the numbers of a request are a valid limit.
+    /// Returns true if the numbers of a request form a valid limit.
     pub fn accepts(&self, brought: RequestNumbers) -> bool {
         self.algorithm_with(brought).is_ok()
     }
@@ -166,7 +169,7 @@ impl Limits {
         numbers
     }
 
-    /// Returns the limits of a request that brought these numbers.
+    /// Returns the limits of a request that carried these numbers.
     ///
     /// ```
     /// use loudou_limiter::{RequestNumbers, Limit, Limits, Nanos, Rate, Source, Sources, algorithm::Funnel};

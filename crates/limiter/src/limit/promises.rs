@@ -91,7 +91,8 @@ impl Promises {
         self.early == 0 && self.late == 0
     }
 
-    /// Keeps the tails with which a request that has now passed left the queues.
+    /// Stores the tails of the queues as a request left them that has now passed, unless the stored
+    /// tails are later.
     fn keep(&mut self, tails: &[u64]) {
         for (kept, tail) in self.tails.iter_mut().zip(tails) {
             *kept = (*kept).max(*tail);
@@ -117,14 +118,14 @@ impl Limits {
         }
     }
 
-    /// Returns where the promise count begins in `words`, which may be beyond their end.
+    /// Returns the index in `words` at which the promise count begins. It may be beyond their end.
     fn own_end(&self, words: &[u64]) -> usize {
         let end = self.surplus_end(words);
         let behind = words.get(end..).unwrap_or(&[]);
         end.saturating_add(Notes::length(behind))
     }
 
-    /// Returns the end of the limits' own words in `words`, which may be beyond their end.
+    /// Returns the index in `words` at which the limits' own words end. It may be beyond their end.
     pub(super) fn surplus_end(&self, words: &[u64]) -> usize {
         let mut end = self.words();
         for limit in &self.list {
@@ -147,7 +148,8 @@ impl Limits {
         (!words.is_empty() && queues > 0).then(|| Promises::read(words, queues))
     }
 
-    /// Replaces the promise count. Without promises, the queues go back.
+    /// Replaces the promise count. If no promise remains, moves the ends of the queues back to the
+    /// stored tails.
     fn set_promises(&self, bucket: &mut Bucket, promises: &Promises) {
         if promises.is_over() {
             self.go_back(bucket, promises);
@@ -198,7 +200,7 @@ impl Limits {
         bucket.queue_end = bucket.queue_end.min(promises.queue_end);
     }
 
-    /// Returns when the level of each queue reaches zero.
+    /// Returns the time at which the level of each queue reaches zero.
     fn tails(&self, bucket: &Bucket) -> Words {
         let mut tails = Words::new();
         let mut at = self.numbers.len();
@@ -213,7 +215,7 @@ impl Limits {
         tails
     }
 
-    /// Returns the mark of a promise that left `bucket`.
+    /// Returns the mark of the promise to a request that left the bucket in the state `bucket`.
     pub(crate) fn mark(&self, bucket: &Bucket) -> Nanos {
         let tails = self.tails(bucket);
         let last = tails.iter().copied().max().unwrap_or(0);
@@ -289,8 +291,9 @@ impl Limits {
         }
     }
 
-    /// Resolves the promise of a request that left `after`, because it passed or gave up. Returns
-    /// true if no promise is left, so that the queues went back.
+    /// Resolves the promise to a request, because the request has passed or left. `after` is the
+    /// bucket as this request left it when it arrived. Returns true if no promise remains, so that
+    /// the ends of the queues have moved back.
     pub(crate) fn resolve(&self, bucket: &mut Bucket, after: &Bucket, passed: bool) -> bool {
         let Some(mut promises) = self.promises(bucket) else {
             return false;

@@ -91,7 +91,7 @@ pub(super) const PENALTY: Object = object!([
     ),
 ]);
 
-/// Reads the overrides of a rule. `rule` contains its limits, if they are known.
+/// Reads the overrides of a rule. Their scales must fit the limits in `rule`, if these are known.
 pub(super) fn overrides(
     cursor: &Cursor<'_, '_>,
     rule: Option<&Limits>,
@@ -114,7 +114,7 @@ pub(super) fn overrides(
     overrides
 }
 
-/// Reads the override of one key. `rule` contains the rule's limits, if they are known.
+/// Reads the override of one key. A scale must fit the limits in `rule`, if these are known.
 pub(super) fn one(
     cursor: &Cursor<'_, '_>,
     rule: Option<&Limits>,
@@ -141,7 +141,7 @@ pub(super) fn one(
     Some(Override::Scale(scale))
 }
 
-/// Returns the problem of a scale with which the rule's limits exceed their bounds.
+/// Creates the problem for a scale that makes the rule's limits exceed their bounds.
 pub(super) fn misfit(at: Path, scale: Decimal) -> Problem {
     let written = serde_json::to_vec(&scale).unwrap_or_default();
     let value = serde_json::from_slice(&written).unwrap_or_default();

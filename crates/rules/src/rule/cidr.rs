@@ -17,10 +17,10 @@ pub struct Cidr {
     length: u8,
 }
 
-/// Reason why a text is not a network.
+/// Reason why a string is not a valid network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CidrError {
-    /// The text is malformed.
+    /// The string is malformed.
     Form,
     /// The address has bits beyond the prefix. Contains the network without these bits.
     HostBits(Cidr),

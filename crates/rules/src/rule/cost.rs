@@ -20,7 +20,7 @@ pub enum Cost {
     Header {
         /// Name of the header, in lower case.
         name: String,
-        /// Cost if the header is missing or is not a whole number from 1.
+        /// Cost if the header is missing or is not a whole number of at least 1.
         default: u32,
         /// Maximum cost. Larger values count as this.
         max: u32,
@@ -29,7 +29,7 @@ pub enum Cost {
     Metadata {
         /// The namespace, and the keys below it.
         path: Vec<String>,
-        /// Cost if the value is missing or is not a whole number from 1.
+        /// Cost if the value is missing or is not a whole number of at least 1.
         default: u32,
         /// Maximum cost. Larger values count as this.
         max: u32,

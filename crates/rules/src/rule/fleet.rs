@@ -77,7 +77,7 @@ impl FleetSettings {
     }
 }
 
-/// A text that is never shown. It has no serialised form, and its `Debug` form hides it.
+/// A secret string that is never shown. It has no serialised form, and its `Debug` form hides it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -86,7 +86,7 @@ impl Secret {
         Self(text)
     }
 
-    /// Returns the text, so that it can be sent.
+    /// Returns the secret, so that it can be sent.
     pub fn reveal(&self) -> &str {
         &self.0
     }

@@ -18,7 +18,7 @@ use crate::request::{Request, without_query};
 /// A match. All given parts must match. Without any parts, every request matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Match {
-    /// Methods, of which the request must have one; empty for all methods.
+    /// The request must have one of these methods. If empty, any method matches.
     pub methods: Vec<String>,
     /// Test of the path without its query.
     pub path: Option<PathMatch>,
@@ -30,7 +30,7 @@ pub struct Match {
     pub query: Vec<NamedTest>,
     /// Tests of cookies, all of which must pass.
     pub cookies: Vec<NamedTest>,
-    /// Networks, of which one must contain the client's address; empty for all addresses.
+    /// One of these networks must contain the client's address. If empty, any address matches.
     pub source: Vec<Cidr>,
     /// Test of the name of Envoy's route.
     pub route: Option<Test>,

@@ -70,8 +70,8 @@ pub(super) fn all_values(each: impl FnOnce(See<'_>)) -> Option<Vec<u8>> {
     all
 }
 
-/// Returns the value of a query parameter that counts, decoded. Letters that are escaped without
-/// need give the same value, and therefore the same bucket.
+/// Returns the decoded value of a query parameter, chosen by [`first_filled`]. Unnecessary escapes
+/// do not change the decoded value, so they do not lead to another bucket.
 pub(super) fn query<'a>(request: &'a mut dyn Request, name: &str) -> Option<Cow<'a, [u8]>> {
     map(request.path()?, |path| {
         first_filled(query_values(path, name))
@@ -90,7 +90,7 @@ pub(super) fn query_values<'a>(path: &'a [u8], name: &str) -> impl Iterator<Item
     named.map(|(_, value)| decoded(value))
 }
 
-/// Returns the value of a cookie that counts, without surrounding quotes.
+/// Returns the value of a cookie without surrounding quotes, chosen by [`first_filled`].
 pub(super) fn cookie<'a>(request: &'a mut dyn Request, name: &str) -> Option<Cow<'a, [u8]>> {
     let own = |line: &[u8]| first_filled(cookie_values(line, name)).map(<[u8]>::to_vec);
     // Later lines are read only when needed, because they cost a host call.

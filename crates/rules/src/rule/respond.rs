@@ -126,7 +126,7 @@ pub enum RefuseBody {
     Problem,
     /// No body.
     None,
-    /// This text.
+    /// A text from the rule file.
     Text {
         /// The text.
         text: String,

@@ -1,10 +1,10 @@
-//! Costs that are known only when a request has ended: a request reserves a cost when it arrives, and is settled at what
-//! it really cost when it ends.
+//! Costs that are known only when a request has ended. A request reserves a cost when it arrives. When it ends, its
+//! reservation is replaced with its actual cost.
 //!
-//! What a request cost is the first number that is there of a list of sources. A report of the upstream counts only if
-//! the response is whole, because a response that was cut off has not been reported to its end. What Envoy itself has
-//! measured counts for every response. An end without a number is not free: it costs what was reserved, except if no
-//! upstream received the request, or the upstream answered with an error.
+//! The actual cost comes from the first source in a list that has a valid number. A number that the upstream reports is
+//! final only if the response is complete, because the report of an incomplete response may lack a part. A number that
+//! Envoy itself measures is used for every response. If no source has a number, the request costs its whole
+//! reservation. It costs nothing if no upstream received it, or if the upstream answered with an error.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -24,14 +24,14 @@ use crate::usage::TokenUsage;
 /// A cost that is reserved when a request arrives, and settled when it ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Settlement {
-    /// Sources of the reservation. The first that a request has counts.
+    /// Sources of the reservation, in order of precedence. The first valid number is used.
     pub reserve: Vec<Reserve>,
-    /// Sources of the real cost. The first that the end of a request has counts.
+    /// Sources of the actual cost, in order of precedence. The first valid number at the end of a request is used.
     pub settle: Vec<Usage>,
     /// What a token of each kind costs.
     #[serde(skip_serializing_if = "Weights::is_default")]
     pub weights: Weights,
-    /// The largest reservation, which a request without any source makes.
+    /// Maximum reservation. A request for which no source has a number reserves this much.
     pub max: u32,
     /// True if a request whose response was cut off may cost more than it reserved.
     #[serde(skip_serializing_if = "core::ops::Not::not")]
@@ -53,7 +53,7 @@ pub enum Reserve {
     Fixed(u32),
 }
 
-/// A source of a real cost.
+/// A source of the actual cost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Usage {
@@ -78,9 +78,10 @@ pub struct Weights {
     pub input: Decimal,
     /// A token of the response.
     pub output: Decimal,
-    /// A token of the request that the upstream had in its cache.
+    /// A token of the request that the upstream read from its cache.
     pub cached: Decimal,
-    /// Weights of single models, which have no models themselves. A name is a model, or a prefix that ends with `*`.
+    /// Weights of single models, by the name of a model or a prefix followed by `*`. The `models` of these weights are
+    /// empty.
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "as_map")]
     pub models: Vec<(String, Self)>,
 }
@@ -106,7 +107,8 @@ impl Weights {
         *self == Self::default()
     }
 
-    /// Returns the weights of a model: by its name, or else by its longest prefix. `None` if the model has none.
+    /// Returns the weights of a model. An exact name takes precedence, followed by the longest prefix. `None` if the
+    /// model has no separate weights.
     fn of(&self, model: &[u8]) -> Option<&Self> {
         let mut found: Option<(&str, &Self)> = None;
         for (name, weights) in &self.models {
@@ -140,7 +142,7 @@ impl Weights {
 /// Costs by the status of a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusCosts {
-    /// Costs of single codes, which precede their classes.
+    /// Costs of single codes, which take precedence over the costs of their classes.
     pub codes: Vec<(u16, u32)>,
     /// Costs of classes of codes, by the first digit: 2 for `2xx`.
     pub classes: Vec<(u16, u32)>,
@@ -175,11 +177,11 @@ impl Serialize for StatusCosts {
     }
 }
 
-/// A request that has ended, as far as its cost depends on it.
+/// The data of an ended request from which its actual cost is computed.
 pub trait Ended {
     /// Returns how the request ended.
     fn end(&mut self) -> End;
-    /// Returns the status of the upstream's response, if it has sent one.
+    /// Returns the status of the upstream's response, if there was one.
     fn status(&mut self) -> Option<u16>;
     /// Returns the serialised message `envoy.ai.token_usage`.
     fn token_usage(&mut self) -> Option<Cow<'_, [u8]>>;
@@ -196,9 +198,9 @@ pub trait Ended {
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The upstream's response is whole.
+    /// The upstream's response is complete.
     Whole,
-    /// An upstream received the request, but its response did not come, or not to its end.
+    /// An upstream received the request, but its response is missing or incomplete.
     Cut,
     /// No upstream received the request.
     Unsent,
@@ -207,27 +209,27 @@ pub enum End {
 /// What a request cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settled {
-    /// The cost in cost units.
+    /// Actual cost, in cost units.
     pub actual: u64,
-    /// Where it comes from.
+    /// Origin of this cost.
     pub by: SettledBy,
-    /// True if the rule has weights of models, but none for the model that counted the tokens.
+    /// True if the rule has weights for single models, but not for the model that processed the request.
     pub is_other_model: bool,
 }
 
-/// Where the cost of a request comes from.
+/// Origin of a request's actual cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettledBy {
-    /// A source.
+    /// A source of the rule had a number for a complete response.
     Report,
-    /// An estimate, because the request ended without a number of which it is certain.
+    /// The cost is an estimate, because no source had a number that is certainly final.
     Estimate,
     /// The request cost nothing, because no upstream received it or the upstream answered with an error.
     Nothing,
 }
 
 impl Settlement {
-    /// Returns what a request reserves.
+    /// Returns the cost that a request reserves.
     pub(super) fn price(&self, request: &mut dyn Request) -> Price {
         let max = u64::from(self.max);
         let (mut is_invalid, mut reserved) = (false, None);
@@ -264,7 +266,7 @@ impl Settlement {
         }
     }
 
-    /// Returns the reservation of a request without any source that depends on it.
+    /// Returns the reservation of a request for which no header, metadata or content length states one.
     pub(super) fn usual(&self) -> u32 {
         let fixed = self.reserve.iter().find_map(|source| match source {
             Reserve::Fixed(cost) => Some(*cost),
@@ -289,7 +291,7 @@ impl Settlement {
         })
     }
 
-    /// Returns what a request cost that reserved `reserved` units.
+    /// Returns the actual cost of a request that reserved `reserved` units.
     pub fn settle(&self, reserved: u64, ended: &mut dyn Ended) -> Settled {
         let mut is_other_model = false;
         let (actual, by) = self.cost(reserved, ended, &mut is_other_model);
@@ -345,7 +347,7 @@ impl Settlement {
         (actual, SettledBy::Estimate)
     }
 
-    /// Reads a source. Returns `None` if the end of the request has no valid number there.
+    /// Reads a source. Returns `None` if it has no valid number for this request.
     fn read(
         &self,
         source: &Usage,
@@ -377,13 +379,13 @@ impl Settlement {
     }
 }
 
-/// What a source says.
+/// Cost according to a source.
 enum Reading {
-    /// What a whole response cost.
+    /// Final cost of a complete response.
     Exact(u64),
-    /// What a response has cost so far, in which more may be uncounted.
+    /// Cost of the counted part of a response. The rest of the response may cost more.
     AtLeast(u64),
-    /// What Envoy has measured until the end of the response, whole or not.
+    /// Cost that Envoy has measured until the end of the response, even if the response is incomplete.
     Measured(u64),
 }
 
@@ -392,7 +394,7 @@ fn parts(of: u64, size: u64) -> u64 {
     of.div_ceil(size.max(1)).min(MAX_AMOUNT.into())
 }
 
-/// Reads a number without a sign, rounded up to a whole number. Numbers above the maximum count as that.
+/// Reads a number without a sign, rounded up to a whole number. Larger numbers are reduced to the maximum.
 fn amount(value: &[u8]) -> Option<u64> {
     let value = value.trim_ascii();
     let most = u64::from(MAX_AMOUNT);

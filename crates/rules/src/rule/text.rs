@@ -12,11 +12,11 @@ use super::pattern::Pattern;
 pub enum Test {
     /// The value is present, or absent.
     Present(bool),
-    /// The value is this text.
+    /// The value equals this string.
     Exact(String),
-    /// The value starts with this text.
+    /// The value starts with this string.
     Prefix(String),
-    /// The value ends with this text.
+    /// The value ends with this string.
     Suffix(String),
     /// The whole value matches this pattern.
     Regex(Pattern),

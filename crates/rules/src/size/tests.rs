@@ -67,7 +67,7 @@ fn sizes_are_those_of_what_is_written() {
     assert_eq!(bytes.len(), names::bytes(names::ENTRIES, MAX_KEY));
 }
 
-/// A slot with a conduct, the shared counters and an upstream have the computed size.
+/// A slot with a ban history, the shared counters and an upstream have the computed size.
 #[test]
 fn what_is_beside_the_buckets_is_as_large_as_said() {
     let mut with = page(&[u64::MAX]);

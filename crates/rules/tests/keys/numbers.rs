@@ -31,7 +31,7 @@ fn funnel() -> Value {
     )
 }
 
-/// A request that brings these numbers. 0 stands for none.
+/// A request that carries these numbers. 0 stands for none.
 fn bringing(capacity: u32, amount: u32) -> Fake {
     let mut request = Fake::default();
     for (name, number) in [("jwt/quota", capacity), ("jwt/pace", amount)] {
@@ -364,7 +364,7 @@ fn kinds(max: u32) -> Vec<Value> {
     ]
 }
 
-/// A request: the pause before it in seconds, what it brings, and what becomes of it.
+/// A request: the pause before it in seconds, the numbers that it carries, and its outcome.
 type Step = (u64, u32, u32, Option<ReleaseReason>);
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {

@@ -15,7 +15,7 @@ fn rule(cost: &Value) -> Rule {
     parse_rule(&json!({ "name": "r", "key": [], "limits": limits, "cost": cost })).expect("valid")
 }
 
-/// What a request reserves, and true if it brought an invalid number.
+/// Returns the reservation of a request, and true if the request carried an invalid number.
 fn reserved(reserve: &Value, request: &Fake) -> (u64, bool) {
     let cost = json!({ "reserve": reserve, "settle": "token_usage", "max": 4_096 });
     let Price { cost, is_invalid } = rule(&cost).cost.price(&mut request.clone());

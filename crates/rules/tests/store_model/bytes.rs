@@ -47,7 +47,7 @@ struct RawSlot {
 const VERSION: u32 = 7;
 /// Units were given back to the bucket of the slot.
 const GIVEN: u8 = 1;
-/// The slot has a conduct.
+/// The slot has a ban history.
 const BAN_HISTORY: u8 = 8;
 /// The slot has an instant, which is the end of permits or the beginning of refusals.
 const HELD: u8 = 16;
@@ -373,7 +373,7 @@ fn a_page_has_bounds() {
     assert_eq!(claimed[55], 16, "the number of words");
     claimed[55] = 17;
     assert!(Page::decode(&claimed).is_err());
-    // A zero is left out, an empty conduct and a fresh lease.
+    // Zeros, an empty ban history and a fresh lease are omitted.
     for flags in [GIVEN, BAN_HISTORY, HELD, LEASE] {
         let with = |some: u8| RawSlot {
             flags,

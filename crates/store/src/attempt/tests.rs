@@ -161,7 +161,7 @@ enum Way {
     InPlace,
 }
 
-/// Executes a step on a store. Returns the result, whether it was decided on the fast path, and the
+/// Decides a request on a store. Returns the outcome, true if the fast path decided it, and the
 /// bytes of the page.
 fn step(
     (table, store): (&Table, &mut MemoryStore),

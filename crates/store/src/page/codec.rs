@@ -34,7 +34,7 @@ pub(super) const FLAG_GIVEN: u8 = 1;
 pub(super) const GIVEN_BYTES: usize = 5;
 /// Flag that only the encoded slot has: set if the slot's strikes and bans follow.
 pub(super) const FLAG_BAN_HISTORY: u8 = 8;
-/// Encoded size of a conduct, in bytes.
+/// Encoded size of a ban history, in bytes.
 const BAN_HISTORY: usize = 18;
 /// Flag of the encoded form only: an [`Instant`] is present.
 pub(super) const FLAG_HELD: u8 = 16;
@@ -300,8 +300,8 @@ fn encode_ban_history(ban_history: &BanHistory, out: &mut Vec<u8>) {
     out.push(ban_history.bans);
 }
 
-/// Sizes of the optional parts that follow a slot's head with these flags: units given back,
-/// conduct, [`Instant`], end of the queue, and words of the lease.
+/// Sizes of the optional parts that follow a slot's head with these flags: units given back, ban
+/// history, [`Instant`], end of the queue, and words of the lease.
 pub(super) const fn optional_bytes(flags: u8) -> [usize; 5] {
     const fn size(flags: u8, flag: u8, size: usize) -> usize {
         if flags & flag == 0 { 0 } else { size }

@@ -67,7 +67,7 @@ impl Standing {
         let [given, ban_history, held, ..] = optional_bytes(flags);
         let ban_history_at = SLOT_HEAD.saturating_add(given);
         let held_at = ban_history_at.saturating_add(ban_history);
-        // The first field of an encoded conduct is the end of the ban.
+        // The first field of an encoded ban history is the end of the ban.
         let number = |size: usize, at: usize| match slot.get(at..) {
             Some(bytes) if size > 0 => Bytes(bytes).u40(),
             Some(_) => Ok(0),

@@ -168,7 +168,7 @@ pub fn state_word(bucket: &BucketView) -> &'static str {
     Standing::of(bucket, false).word()
 }
 
-/// Describes the numbers of the limits that the last request of a bucket brought. Returns `None` if no number of them
+/// Describes the numbers of the limits that the last request of a bucket carried. Returns `None` if no number of them
 /// comes with each request.
 pub fn brought(bucket: &BucketView) -> Option<String> {
     if bucket.numbers.is_empty() {

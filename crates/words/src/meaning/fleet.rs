@@ -10,17 +10,18 @@ use super::short;
 /// Number of Envoys in examples.
 const EXAMPLE: u32 = 4;
 const MINUTE: Nanos = Nanos::from_secs(60);
-/// Durations for which bounds are computed, with their names and short forms.
+/// Durations for which the fleet's maximum is computed, with their names and short forms.
 const SPANS: [(Nanos, &str, &str); 3] = [
     (MINUTE, "minute", "60s"),
     (Nanos::from_secs(3_600), "hour", "1h"),
     (Nanos::from_secs(86_400), "day", "1d"),
 ];
 
-/// Effects of sharing a rule's buckets: bounds, waits, and outages.
+/// Effects of sharing a rule's buckets: what the fleet admits at most, how long requests wait, and
+/// what happens in an outage.
 #[derive(Debug, Serialize)]
 pub struct Sharing {
-    /// Bound of each limit.
+    /// Maximum that the fleet admits under each limit.
     bounds: Vec<Bound>,
     /// Maximum time that a request waits for the relay.
     waits_at_most_ns: u64,
@@ -33,15 +34,16 @@ pub struct Sharing {
     pub meaning: Vec<String>,
 }
 
-/// Maximum number of units that all Envoys together admit by a limit.
+/// Maximum number of units that all Envoys together admit under a limit.
 #[derive(Debug, Serialize)]
 struct Bound {
     limit: String,
-    /// Duration of the bound. The bound applies to any time span of this length, or to each window of a fixed window.
+    /// Length of the time for which the maximum holds: any time span of this length or, for a fixed window, each
+    /// window.
     window_ns: u64,
-    /// Maximum number of units, for any number of Envoys.
+    /// Maximum number of units without credit, for any number of Envoys.
     at_most: u64,
-    /// Additional units on credit for each Envoy.
+    /// Number of units that each Envoy may admit on credit in addition.
     at_most_more_per_envoy: u64,
 }
 

@@ -146,7 +146,7 @@ impl View for Keys {
         super::view(Screen::Targets).closed(state)
     }
 
-    /// Clears the filter and the selection or, without both, returns to the Buckets screen.
+    /// Clears the filter and the selection. If neither is set, returns to the Buckets screen.
     fn back(&self, state: &mut State) {
         let table = &mut state.keys.table;
         if table.filter_text.is_empty() && table.pinned.is_none() {

@@ -19,7 +19,7 @@ const MAX_WAIT: Nanos = Nanos::from_secs(10);
 const FIRST: (usize, Nanos) = (24, Nanos::from_millis(100));
 const CALM: (usize, Nanos) = (2, Nanos::from_millis(100));
 
-/// Limits the work of one search in one poll.
+/// Limits how much one search reads in one poll.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bound {
     /// Maximum number of calls.
@@ -77,7 +77,7 @@ pub(super) struct Search {
     /// Maximum number of buckets to find.
     most: usize,
     found: usize,
-    /// Part of the store that the search has seen, in percent.
+    /// Part of the store that the search has read, in percent.
     pub(super) seen: u64,
     /// True once the search has reached the end of the store or its maximum.
     pub(super) has_ended: bool,

@@ -1,10 +1,10 @@
 //! Compares the latency and the processor time of requests to a fleet's rule with requests to an
 //! equal rule that is local to the Envoy.
 //!
-//! Bursts of both kinds run in random order. They are short enough that leases last from one burst
-//! to the next. A few busy keys hold tokens. If keys take turns, hardly any key holds tokens, so
-//! its request waits for a call, or is admitted on credit. After each burst, a counter shows
-//! whether a request of the burst waited.
+//! Bursts to both rules run in random order. They are short enough that leases last from one burst
+//! to the next. If a few keys send all requests, these keys hold tokens. If all keys take turns,
+//! hardly any key holds tokens, so its request waits for a call or is admitted on credit. After
+//! each burst, Envoy's counters show how many of its requests waited.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -21,14 +21,14 @@ use serde_json::{Value, json};
 use super::rig::{Central, Programs, TIMEOUT, limited, start_all};
 use super::{Size, float, median, of_thousand, percentile, rule, user};
 
-/// Number of connections of a burst, which is enough to reach each worker.
+/// Number of connections that send a burst. It is large enough that each worker gets a connection.
 const CONNECTIONS: usize = 4;
 /// Number of requests in a burst.
 const BURST: u64 = 200;
 /// Number of busy keys.
 const BUSY: u64 = 16;
-/// Time in which answers to a burst's calls arrive, so that their cost is not counted for the next
-/// burst.
+/// Pause after a burst, in which the relay's responses arrive. The time to process them therefore
+/// counts for this burst and not for the next one.
 const SETTLE: Duration = Duration::from_millis(3);
 
 /// Fleet settings to compare.
@@ -66,7 +66,7 @@ enum Traffic {
     Even,
 }
 
-/// Bursts of one kind.
+/// Measurements of all bursts to one rule.
 #[derive(Debug, Default)]
 struct Bursts {
     latencies: Vec<Duration>,
@@ -127,9 +127,10 @@ struct Clients<'a> {
     connections: Vec<Http>,
     keys: u64,
     traffic: Traffic,
-    /// Number of the next request, by kind.
+    /// Numbers of the next request to the local rule and of the next request to the fleet's rule.
     next: [AtomicU64; 2],
-    /// Numbers of waiting requests and calls, up to the last burst to the fleet's rule.
+    /// Envoy's counters of held requests and of relay calls, as read after the last burst of
+    /// requests to the fleet's rule.
     counted: [u64; 2],
 }
 
@@ -175,7 +176,7 @@ fn compare(
 }
 
 impl Clients<'_> {
-    /// Runs a burst of each kind.
+    /// Sends a burst to each rule.
     fn pair(&mut self, is_fleet_first: bool, row: &mut Row) -> Result<()> {
         for is_fleet in [is_fleet_first, !is_fleet_first] {
             let bursts = if is_fleet {
@@ -205,7 +206,7 @@ impl Clients<'_> {
         Ok(())
     }
 
-    /// Returns the counts of requests that waited and of calls, since the last call of this
+    /// Returns how many requests waited and how many calls were made since the last call of this
     /// function.
     fn count(&mut self) -> Result<[u64; 2]> {
         let names = ["held", "calls"].map(|name| format!("wasmcustom.loudou.fleet.{name}"));
