@@ -66,7 +66,7 @@ struct Chart {
     level: Vec<u64>,
 }
 
-pub(crate) fn answer(question: Question) -> Result<Answer, String> {
+pub(crate) fn answer(question: &Question) -> Result<Answer, String> {
     let traffic = question.traffic.bounded();
     let chosen = limits(&question.limit)?;
     let first = chosen.iter().next().ok_or("no limit")?;
@@ -242,7 +242,7 @@ mod tests {
             users: 2,
             seconds: 20,
         };
-        answer(Question { limit, traffic }).expect("an answer")
+        answer(&Question { limit, traffic }).expect("an answer")
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub(crate) struct Question {
 
 /// A limit in a rule file.
 #[derive(Debug, Serialize)]
+#[expect(clippy::struct_field_names, reason = "the page uses these names")]
 pub(crate) struct Limit {
     pub(crate) rule: usize,
     pub(crate) limit: usize,
@@ -31,6 +32,7 @@ pub(crate) struct Limit {
 
 /// A number in a field of a limit.
 #[derive(Debug, Serialize)]
+#[expect(clippy::struct_field_names, reason = "the page uses these names")]
 struct Number {
     field: String,
     number: usize,
@@ -112,14 +114,14 @@ fn split(text: &str) -> Vec<(&str, &str, &str)> {
 }
 
 /// Returns the text of the rules with the new number.
-pub(crate) fn answer(question: Question) -> Result<String, String> {
-    let Question { rules, .. } = &question;
+pub(crate) fn answer(question: &Question) -> Result<String, String> {
+    let Question { rules, .. } = question;
     let read = |text: &str| document::read(text.as_bytes()).map_err(|fault| fault.message);
     let document = read(rules)?;
     let path = Path::root().field("rules").index(question.rule);
     let path = path.field("limits").index(question.limit);
     let path = path.field(&question.field);
-    let old = scalar(&document, &question).ok_or("no such number")?;
+    let old = scalar(&document, question).ok_or("no such number")?;
     let (before, _, after) = split(&old)
         .get(question.number)
         .copied()
@@ -129,7 +131,7 @@ pub(crate) fn answer(question: Question) -> Result<String, String> {
     let edited = replaced(rules, at.line, at.column, &old, &new).ok_or("no such number")?;
     // The new text must differ in this number only. Otherwise the place was another one, such as an anchor.
     let again = read(&edited)?;
-    let is_new = scalar(&again, &question).is_some_and(|text| text == new);
+    let is_new = scalar(&again, question).is_some_and(|text| text == new);
     is_new.then_some(edited).ok_or_else(|| {
         format!(
             "{} of this limit is not written here; edit the text",
@@ -171,7 +173,7 @@ mod tests {
     fn edited(limit: usize, field: &str, number: usize, value: u32) -> String {
         let field = field.to_owned();
         let rules = RULES.to_owned();
-        answer(Question {
+        answer(&Question {
             rules,
             rule: 0,
             limit,
@@ -204,7 +206,7 @@ mod tests {
             number: 0,
             value: 3,
         };
-        let edited = answer(question);
+        let edited = answer(&question);
         assert!(edited.is_err(), "{edited:?}");
     }
 }

@@ -46,13 +46,13 @@ struct Explanation {
     rules: Vec<Value>,
 }
 
-pub(crate) fn answer(question: Question) -> Result<Answer, String> {
+pub(crate) fn answer(question: &Question) -> Result<Answer, String> {
     let Question {
         name,
         rules,
         request,
     } = question;
-    let mut texts = vec![check(&name, rules.as_bytes(), config::preflight_advice)];
+    let mut texts = vec![check(name, rules.as_bytes(), config::preflight_advice)];
     check_around(&mut texts);
     let mut printed = Vec::new();
     let mut problems = Vec::new();
@@ -64,19 +64,19 @@ pub(crate) fn answer(question: Question) -> Result<Answer, String> {
             None => printed.extend(format!("{}\n", report.count()).into_bytes()),
         }
     }
-    let request_problems = match parse_sample(&request) {
+    let request_problems = match parse_sample(request) {
         Ok(_) => Vec::new(),
         Err(problems) => problems.iter().map(ToString::to_string).collect(),
     };
-    let file = rules_of(&name, &rules).ok();
+    let file = rules_of(name, rules).ok();
     let explanation = match &file {
-        Some(file) if request_problems.is_empty() => Some(explanation(file, &request)?),
+        Some(file) if request_problems.is_empty() => Some(explanation(file, request)?),
         _ => None,
     };
     Ok(Answer {
         problems,
         check: String::from_utf8_lossy(&printed).into_owned(),
-        limits: limits_of(&rules),
+        limits: limits_of(rules),
         request_problems,
         explanation,
     })
@@ -140,6 +140,7 @@ fn plain(_: config::Severity, text: &str) -> String {
     text.to_owned()
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
 pub(crate) fn text_of(error: impl ToString) -> String {
     error.to_string()
 }
@@ -154,7 +155,7 @@ mod tests {
             rules: rules.to_owned(),
             request,
         };
-        answer(question).expect("an answer")
+        answer(&question).expect("an answer")
     }
 
     #[test]

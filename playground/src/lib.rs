@@ -43,7 +43,7 @@ pub fn edit(input: &str) -> String {
 /// Returns rules as a manifest. Takes [`copied::Question`].
 #[wasm_bindgen]
 pub fn copied(input: &str) -> String {
-    answer(input, copied::answer)
+    answer(input, |question| Ok(copied::answer(question)))
 }
 
 /// Replays a log. Takes [`replay::Question`] and the bytes of the log, which may be compressed.
@@ -73,10 +73,10 @@ impl Observer for Page {
 /// Reads a question, and returns its answer as JSON, or an object with an `error`.
 fn answer<Q: DeserializeOwned, A: Serialize>(
     input: &str,
-    answer: impl FnOnce(Q) -> Result<A, String>,
+    answer: impl FnOnce(&Q) -> Result<A, String>,
 ) -> String {
     let question = serde_json::from_str(input).map_err(|error| error.to_string());
-    let answer = question.and_then(answer);
+    let answer = question.and_then(|question| answer(&question));
     let answer = answer.and_then(|it| serde_json::to_value(it).map_err(|error| error.to_string()));
     let answer: Value = answer.unwrap_or_else(|error| json!({ "error": error }));
     answer.to_string()

@@ -36,7 +36,7 @@ pub(crate) struct Answer {
 }
 
 pub(crate) fn answer(
-    question: Question,
+    question: &Question,
     log: &[u8],
     observer: &mut dyn Observer,
 ) -> Result<Answer, String> {
@@ -47,24 +47,24 @@ pub(crate) fn answer(
         source,
         at_most,
     } = question;
-    let file = rules_of(&name, &rules)?;
+    let file = rules_of(name, rules)?;
     let source = source.as_deref().map(ClientSource::parse).transpose();
     let reading = Reading {
         source: source.map_err(text_of)?.unwrap_or_default(),
         ..Reading::default()
     };
-    let inputs = vec![Input::new(&log_name, log)];
+    let inputs = vec![Input::new(log_name, log)];
     let files = [RuleText {
         name: name.clone(),
-        text: rules,
+        text: rules.clone(),
     }];
     let mut text = Vec::new();
     let style = Style::default();
     let (page, requests) = if let Some(at_most) = at_most {
-        let bound = Share::parse(&at_most)?;
+        let bound = Share::parse(at_most)?;
         let found = suggest(inputs, &reading, (&file, Candidates::default()), observer)
             .map_err(explained)?;
-        has_requests(&log_name, &found.intake)?;
+        has_requests(log_name, &found.intake)?;
         let suggested = Suggested::new(&found, bound);
         suggested.print(&mut text, style).map_err(text_of)?;
         (suggested.page(&log_name, &files), found.intake.records)
@@ -72,7 +72,7 @@ pub(crate) fn answer(
         let run = Run::new((&name, &file), &[]);
         let mut run = run.map_err(|gave_up| format!("no room for buckets: {gave_up:?}"))?;
         let intake = replay(inputs, &reading, &mut run, observer).map_err(explained)?;
-        has_requests(&log_name, &intake)?;
+        has_requests(log_name, &intake)?;
         let summary = RunSummary::new(&log_name, &intake, &run, KEYS);
         printed::print(&summary, &mut text, style).map_err(text_of)?;
         (printed::page(&summary, &files), intake.records)
