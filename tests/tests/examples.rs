@@ -6,8 +6,9 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::example::{self, Example, RunningFleet};
-use loudou_tests::paths::workspace_root;
-use loudou_tests::{Request, TempDir};
+use loudou_tests::paths::{loudou_command, workspace_root};
+use loudou_tests::wasm::wasm_path;
+use loudou_tests::{Envoy, Request, TempDir};
 
 /// Runs the commands of an example's README. Fails if the README has fewer commands than
 /// `commands`.
@@ -102,6 +103,45 @@ fn llm_tokens() -> Result<()> {
 #[test]
 fn graphql_cost() -> Result<()> {
     follow("graphql-cost", 6)
+}
+
+/// The file that `loudou init` writes must limit requests, and open the screen's API with its token.
+#[test]
+fn a_first_configuration() -> Result<()> {
+    let dir = TempDir::new("init")?;
+    let wasm = wasm_path()?;
+    let mut init = loudou_command()?;
+    let init = init.arg("init").arg(dir.path()).arg("--module").arg(&wasm);
+    let output = init.output().context("cannot run loudou")?;
+    let printed = String::from_utf8_lossy(&output.stdout);
+    ensure!(output.status.success(), "{output:?}");
+    let token = printed.split("LOUDOU_TOKEN=").nth(1);
+    let token = token.and_then(|rest| rest.split(' ').next());
+    let token = token.context("no token")?;
+    let yaml = fs::read_to_string(dir.path().join("envoy.yaml")).context("no envoy.yaml")?;
+    ensure!(!yaml.contains(token), "the file has the token itself");
+    // The harness waits for two listeners.
+    let other = "    - { name: admin, address: { socket_address: { address: 127.0.0.1, port_value: 0 } }, \
+                 filter_chains: [{}] }\n";
+    let yaml = yaml.replace("port_value: 8080 ", "port_value: 0 ");
+    let yaml = yaml.replace("port_value: 9901 ", "port_value: 0 ");
+    let envoy = Envoy::start_yaml(&format!("{yaml}{other}"), &wasm)?;
+    let mut statuses = Vec::new();
+    for _ in 0..20 {
+        statuses.push(envoy.data().send(&Request::get("/"))?.status);
+    }
+    ensure!(
+        statuses[..15].iter().all(|status| *status == 200),
+        "{statuses:?}"
+    );
+    ensure!(statuses[15..].contains(&429), "{statuses:?}");
+    let buckets = Request::get("/.loudou/v1/buckets").token(token);
+    let buckets = envoy.data().send(&buckets)?;
+    ensure!(
+        buckets.status == 200 && buckets.text().contains("127.0.0.1"),
+        "{buckets:?}"
+    );
+    envoy.stop()
 }
 
 #[test]

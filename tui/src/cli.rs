@@ -33,6 +33,7 @@ mod files;
 pub mod fuzzing;
 mod help;
 mod import;
+mod init;
 mod man;
 mod markdown;
 mod on_key;
@@ -64,6 +65,7 @@ use loudou_client::Client;
 const EXAMPLES: &str = "\
 Examples:
   loudou                                          watch the buckets, live
+  loudou init                                     write a first envoy.yaml with one rule
   loudou check rules.yaml                         check a rule file before Envoy sees it
   loudou replay --config rules.yaml --trace access.log    how it would have decided yesterday
   loudou buckets --state refusing                 keys that are refused right now
@@ -123,6 +125,10 @@ enum Command {
     /// The rule file goes to standard output. Each difference is a warning on standard error, and a
     /// comment in the file.
     Convert(convert::ConvertArgs),
+    /// Write a first configuration, and print the commands that run it
+    ///
+    /// The file has one rule, the admin API, and the hash of a new token.
+    Init(init::InitArgs),
     /// Run a rule file over recorded traffic
     Replay(replay::ReplayArgs),
     /// Show filter and store health
@@ -282,6 +288,7 @@ fn configured(cli: &mut Cli, io: &mut Io<'_>) -> Result<()> {
         Some(
             Command::Check(_)
                 | Command::Convert(_)
+                | Command::Init(_)
                 | Command::Replay(_)
                 | Command::Schema { .. }
                 | Command::Completions { .. }
@@ -345,6 +352,7 @@ fn command(cli: &Cli, typed: &str, at: Option<&Client>, io: &mut Io<'_>) -> Resu
         Some(Command::Top(args)) => return top::run(context, Some(args)),
         Some(Command::Check(args)) => return check::run(context, args),
         Some(Command::Convert(args)) => return convert::run(context, args),
+        Some(Command::Init(args)) => return init::run(context, args),
         Some(Command::Replay(args)) => return replay::run(context, args),
         Some(Command::Status(args)) => status::run(context, args)?,
         Some(Command::Rules(args)) => rules::run(context, args)?,

@@ -99,7 +99,7 @@ pub fn to_paste(text: &str) -> String {
 /// Quotes a word for a POSIX shell. Clients choose keys, and a pasted control character acts even
 /// within quotes. So words with control characters use the `$'…'` form of bash, zsh and ksh, which
 /// has escapes.
-fn quoted(word: &str) -> String {
+pub fn quoted(word: &str) -> String {
     if word.chars().any(is_unsafe) {
         return format!("$'{}'", word.chars().map(escaped).collect::<String>());
     }

@@ -141,6 +141,7 @@ impl Command {
             Self::Top(_)
             | Self::Check(_)
             | Self::Convert(_)
+            | Self::Init(_)
             | Self::Replay(_)
             | Self::Export(_)
             | Self::Import(_)

@@ -28,6 +28,7 @@ mod explains;
 mod exports;
 mod fleets;
 mod follows;
+mod inits;
 mod leases;
 mod live;
 mod manifests;

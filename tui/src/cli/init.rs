@@ -1,0 +1,225 @@
+//! Implements `loudou init`, which writes a first configuration with one rule, and prints the
+//! commands that run it.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, ValueEnum};
+use rustix::rand::{GetRandomFlags, getrandom};
+use sha2::{Digest as _, Sha256};
+
+use super::context::Context;
+use super::outcome::Outcome;
+use loudou_client::command_line::quoted;
+use loudou_words::text::escape;
+
+const EXAMPLES: &str = "\
+Examples:
+  loudou init                                     envoy.yaml for an Envoy on this machine
+  loudou init --for istio                         a WasmPlugin for an ingress gateway
+  loudou init --for envoy-gateway --image ghcr.io/me/loudou/filter:0.1.0    a policy with your image";
+
+const MODULE: &str = "loudou_filter.wasm";
+const RULES: &str = include_str!("init/rules.yaml");
+
+#[derive(Debug, Args)]
+#[command(before_long_help = EXAMPLES)]
+pub(crate) struct InitArgs {
+    /// envoy, istio or envoy-gateway [default: envoy]
+    #[arg(
+        long = "for",
+        value_enum,
+        default_value_t = Proxy::Envoy,
+        value_name = "PROXY",
+        hide_default_value = true,
+        hide_possible_values = true
+    )]
+    pub(crate) proxy: Proxy,
+    /// Path of the module
+    ///
+    /// Envoy looks for it from the folder in which Envoy starts.
+    #[arg(long, value_name = "FILE", default_value = MODULE)]
+    pub(crate) module: String,
+    /// Image of the module for Istio and Envoy Gateway
+    ///
+    /// The default is a placeholder, because no image is published yet.
+    #[arg(
+        long,
+        value_name = "IMAGE",
+        hide_default_value = true,
+        default_value = concat!("registry.example.com/loudou/filter:", env!("CARGO_PKG_VERSION"))
+    )]
+    pub(crate) image: String,
+    /// Replace an existing file
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Folder of the file
+    #[arg(default_value = ".", value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+}
+
+/// What runs the proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Proxy {
+    /// An Envoy with a configuration file
+    Envoy,
+    /// Istio, at an ingress gateway
+    Istio,
+    /// Envoy Gateway
+    EnvoyGateway,
+}
+
+impl Proxy {
+    const fn file(self) -> &'static str {
+        match self {
+            Self::Envoy => "envoy.yaml",
+            Self::Istio | Self::EnvoyGateway => "loudou.yaml",
+        }
+    }
+
+    const fn template(self) -> &'static str {
+        match self {
+            Self::Envoy => include_str!("init/envoy.yaml"),
+            Self::Istio => include_str!("init/istio.yaml"),
+            Self::EnvoyGateway => include_str!("init/envoy-gateway.yaml"),
+        }
+    }
+
+    /// Returns the columns before the rules.
+    const fn margin(self) -> usize {
+        match self {
+            Self::Envoy => 28,
+            Self::Istio => 4,
+            Self::EnvoyGateway => 8,
+        }
+    }
+
+    /// Returns the commands that run the file at a path.
+    fn commands(self, file: &str, token: &str) -> [String; 3] {
+        let screen =
+            format!("LOUDOU_URL=http://127.0.0.1:8080/.loudou LOUDOU_TOKEN={token} loudou");
+        match self {
+            Self::Envoy => [
+                format!("envoy --config-path {file}"),
+                "curl -s -o /dev/null -w '%{http_code}\\n' 'http://127.0.0.1:8080/[1-20]'".to_owned(),
+                screen,
+            ],
+            Self::Istio => [
+                format!("kubectl apply -f {file}"),
+                "kubectl -n ingress port-forward deploy/public-istio 8080:80".to_owned(),
+                screen,
+            ],
+            Self::EnvoyGateway => [
+                format!("kubectl apply -f {file}"),
+                "kubectl -n envoy-gateway-system port-forward $(kubectl -n envoy-gateway-system get pod -o name -l \
+                 gateway.envoyproxy.io/owning-gateway-name=public | head -1) 8080:10080"
+                    .to_owned(),
+                screen,
+            ],
+        }
+    }
+
+    /// Returns what a user has to know before the commands work.
+    fn notes(self, args: &InitArgs) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self == Self::Envoy {
+            let module = args.folder.join(&args.module);
+            if !module.is_file() {
+                notes.push(format!(
+                    "{} is missing: copy the module there, or name it with --module. `cargo xtask build` builds it",
+                    escape(&module.display().to_string())
+                ));
+            }
+        } else {
+            notes.push("set the namespace and the name of your gateway in the file".to_owned());
+            if args.image.starts_with("registry.example.com/") {
+                notes.push(format!("replace {}: no image is published yet", args.image));
+            }
+        }
+        notes
+    }
+}
+
+pub(super) fn run(context: &mut Context<'_, '_>, args: &InitArgs) -> Result<Outcome> {
+    context.only_text()?;
+    for (option, value) in [("--module", &args.module), ("--image", &args.image)] {
+        if value.chars().any(|c| c.is_control() || "\"\\".contains(c)) {
+            bail!(super::world::Usage(format!(
+                "{option}: {:?} has a character that YAML would need to escape",
+                escape(value)
+            )));
+        }
+    }
+    let token = token()?;
+    let text = text(args, &token);
+    let path = args.folder.join(args.proxy.file());
+    write(&path, &text, args.force)?;
+    let shown = escape(&path.display().to_string()).into_owned();
+    let out = &mut context.io.out;
+    writeln!(
+        out,
+        "wrote {shown}: 15 requests at once from each address, and then one every two seconds"
+    )?;
+    writeln!(
+        out,
+        "The token of the admin API is {token}. The file has only its hash."
+    )?;
+    for note in args.proxy.notes(args) {
+        writeln!(out, "note: {note}")?;
+    }
+    writeln!(out)?;
+    let file = quoted(&path.display().to_string());
+    for command in args.proxy.commands(&file, &token) {
+        writeln!(out, "  {command}")?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// Returns the text of the file.
+fn text(args: &InitArgs, token: &str) -> String {
+    let hash = hex(&Sha256::digest(token));
+    let margin = " ".repeat(args.proxy.margin());
+    let rules = RULES.replace("@HASH@", &hash);
+    let rules = rules.lines().map(|line| format!("{margin}{line}\n"));
+    let text = args.proxy.template();
+    let text = text.replace("@MODULE@", &args.module);
+    let text = text.replace("@IMAGE@", &args.image);
+    text.replace("@RULES@\n", &rules.collect::<String>())
+}
+
+/// Returns 128 random bits.
+fn token() -> Result<String> {
+    let mut bytes = [0; 16];
+    let filled = getrandom(&mut bytes, GetRandomFlags::empty());
+    let filled = filled.context("the system has no random bytes for a token")?;
+    if filled < bytes.len() {
+        bail!("the system has no random bytes for a token");
+    }
+    Ok(hex(&bytes))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Writes a file that its owner alone can write. Replaces an existing file only with `force`.
+fn write(path: &Path, text: &str, force: bool) -> Result<()> {
+    let shown = escape(&path.display().to_string()).into_owned();
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o644);
+    if force {
+        options.create(true).truncate(true);
+    } else {
+        options.create_new(true);
+    }
+    let file = options.open(path);
+    if file.is_err() && !force && fs::symlink_metadata(path).is_ok() {
+        bail!("{shown} exists: name another folder, or replace it with --force");
+    }
+    let mut file = file.with_context(|| format!("cannot write {shown}"))?;
+    file.write_all(text.as_bytes())
+        .with_context(|| format!("cannot write {shown}"))
+}
