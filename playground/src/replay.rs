@@ -67,13 +67,13 @@ pub(crate) fn answer(
         has_requests(log_name, &found.intake)?;
         let suggested = Suggested::new(&found, bound);
         suggested.print(&mut text, style).map_err(text_of)?;
-        (suggested.page(&log_name, &files), found.intake.records)
+        (suggested.page(log_name, &files), found.intake.records)
     } else {
-        let run = Run::new((&name, &file), &[]);
+        let run = Run::new((name, &file), &[]);
         let mut run = run.map_err(|gave_up| format!("no room for buckets: {gave_up:?}"))?;
         let intake = replay(inputs, &reading, &mut run, observer).map_err(explained)?;
         has_requests(log_name, &intake)?;
-        let summary = RunSummary::new(&log_name, &intake, &run, KEYS);
+        let summary = RunSummary::new(log_name, &intake, &run, KEYS);
         printed::print(&summary, &mut text, style).map_err(text_of)?;
         (printed::page(&summary, &files), intake.records)
     };

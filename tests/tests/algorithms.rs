@@ -239,18 +239,19 @@ fn date(mut day: u64) -> (u64, u64) {
     loop {
         let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
         let february = if is_leap { 29 } else { 28 };
-        for (month, days) in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
-            .into_iter()
-            .enumerate()
-        {
+        let lengths = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+        for (month, days) in (1..).zip(lengths) {
             if day < days {
-                return (month as u64 + 1, day + 1);
+                return (month, day + 1);
             }
             day -= days;
         }
         year += 1;
     }
 }
+
+/// Name of a window, its `starts`, and the days since 1970 on which it begins.
+type Period<'a> = (&'a str, Value, &'a dyn Fn(u64) -> bool);
 
 /// The headers announce the length of the present window, and its end on the clocks of the zone.
 #[test]
@@ -262,7 +263,7 @@ fn a_calendar_window_ends_with_the_month_of_its_zone() -> Result<()> {
     let is_saturday = |day: u64| (day + 3) % 7 == 5;
     let is_first = |day: u64| date(day).1 == 1;
     let is_october = |day: u64| date(day) == (10, 6);
-    let periods: [(&str, Value, &dyn Fn(u64) -> bool); 3] = [
+    let periods: [Period<'_>; 3] = [
         ("week", json!({ "weekday": "sat" }), &is_saturday),
         ("month", json!({ "day": 1 }), &is_first),
         ("year", json!({ "month": 10, "day": 6 }), &is_october),
@@ -288,7 +289,9 @@ fn a_calendar_window_ends_with_the_month_of_its_zone() -> Result<()> {
         // Both headers that would be right at a second.
         let at = |second: u64| {
             let today = (second + AHEAD) / DAY;
-            let next = (today + 1..).find(|day| is_start(*day)).context("a next")?;
+            let next = (today + 1..today + 400)
+                .find(|day| is_start(*day))
+                .context("a next")?;
             let start = (0..=today)
                 .rev()
                 .find(|day| is_start(*day))
@@ -299,7 +302,8 @@ fn a_calendar_window_ends_with_the_month_of_its_zone() -> Result<()> {
         };
         let header = |name: &str| answer.header(name).unwrap_or_default().to_owned();
         let got = (header("ratelimit-policy"), header("ratelimit"));
-        let right: Vec<_> = (before..=after).map(at).collect::<Result<_>>()?;
+        // The filter reads its clock at a slightly different instant.
+        let right: Vec<_> = (before - 1..=after + 1).map(at).collect::<Result<_>>()?;
         ensure!(right.contains(&got), "{name}: {got:?}, not {right:?}");
     }
     envoy.stop()

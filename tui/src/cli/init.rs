@@ -202,7 +202,8 @@ fn token() -> Result<String> {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digits = bytes.iter().map(|byte| format!("{byte:02x}"));
+    digits.collect()
 }
 
 /// Writes a file that its owner alone can write. Replaces an existing file only with `force`.
