@@ -259,7 +259,7 @@ impl Conf {
         if let Some((server, _)) = names.iter().find(is_exact) {
             return &self.servers[*server];
         }
-        // The longest name wins, and of equal names the first.
+        // A longer name takes precedence over a shorter one, and of equal names the first.
         let longest = |part: fn(&'static str) -> Option<&'static str>,
                        fits: &dyn Fn(&str) -> bool| {
             let mut best: Option<(usize, &str)> = None;
