@@ -419,6 +419,8 @@ fn pointers(value: &Value, at: String, places: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
+                // A JSON pointer separates names by `/`, and escapes by `~`.
+                let name = name.replace('~', "~0").replace('/', "~1");
                 pointers(value, format!("{at}/{name}"), places);
             }
         }
