@@ -1,7 +1,7 @@
 //! Checks rules whose requests wait: at every time, requests pass at the rate in force.
 //!
 //! The model compares the instants at which requests passed, and not the answers. A request never
-//! passes before it is due, but it may pass late, by as much as [`pulse`](super::super::pulse)
+//! passes before it is due, but it may pass late, by as much as [`pulse`](super::super::heartbeat)
 //! shows. There are three promises. In every interval, at most one request more passes than the
 //! rates in force allow ([`Case::at_most`]). While a request waits, others pass at the slowest rate
 //! or faster. And no request is refused while there is a free place.
