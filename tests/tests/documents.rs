@@ -655,6 +655,9 @@ fn commands_for_operators_run() -> Result<()> {
             .replace("RULE", "reply-per-user")
             .replace("KEY", "alice");
         let command = command.replace("rules.yaml", &rules.display().to_string());
+        // It would write into the current folder.
+        let init = format!("loudou init {}", dir.path().display());
+        let command = command.replace("loudou init", &init);
         command.replace(
             "live.json",
             &dir.path().join("live.json").display().to_string(),

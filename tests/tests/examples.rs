@@ -135,11 +135,11 @@ fn a_first_configuration() -> Result<()> {
         "{statuses:?}"
     );
     ensure!(statuses[15..].contains(&429), "{statuses:?}");
-    let buckets = Request::get("/.loudou/v1/buckets").token(token);
-    let buckets = envoy.data().send(&buckets)?;
+    let rules = Request::get("/.loudou/v1/rules").token(token);
+    let rules = envoy.data().send(&rules)?;
     ensure!(
-        buckets.status == 200 && buckets.text().contains("127.0.0.1"),
-        "{buckets:?}"
+        rules.status == 200 && rules.text().contains("per-address"),
+        "{rules:?}"
     );
     envoy.stop()
 }

@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow};
 use loudou_convert::Converted;
 use loudou_convert::prove::{Counts, Difference, Logged, MAX_COUNTERS, Ours, Proof, Prover};
 use loudou_limiter::Nanos;
-use loudou_print::replay::{instant, print_note};
+use loudou_print::replay::{bad_lines, first_lines, instant, print_note};
 use loudou_print::style::Style;
 use loudou_print::table::{Cell, Set, TextTable};
 use loudou_replay::decisions::Decided;
@@ -86,6 +86,11 @@ pub(super) fn run(
         ..context.style
     };
     print(&proof, &summary, context.io.out, style)?;
+    let trace = &summary.trace;
+    if trace.bad_lines > 0 {
+        let lines = first_lines(&trace.first_bad_lines);
+        context.note(&format!("{}\n{lines}", bad_lines(trace.bad_lines)))?;
+    }
     Ok(if proof.agrees() {
         Outcome::Done
     } else {

@@ -65,6 +65,18 @@ const LOG: &str = "{\"at_ns\":0,\"source\":\"10.0.0.1\",\"path\":\"/a\"}\n\
     {\"at_ns\":2000000,\"source\":\"10.0.0.1\",\"path\":\"/a\"}\n";
 
 #[test]
+fn a_proof_names_lines_that_are_no_requests() {
+    let conf = format!("{ZONE}server {{ limit_req zone=one burst=9 nodelay; }}\n");
+    let ran = prove(&conf, &format!("{LOG}no request\n"), "--format trace");
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(
+        ran.err.contains("1 invalid line was skipped:"),
+        "{}",
+        ran.err
+    );
+}
+
+#[test]
 fn a_proof_without_differences() {
     let ran = prove(
         &format!("{ZONE}server {{ limit_req zone=one; }}\n"),
