@@ -126,11 +126,11 @@ impl Proxy {
     fn notes(self, args: &InitArgs) -> Vec<String> {
         let mut notes = Vec::new();
         if self == Self::Envoy {
-            let module = args.folder.join(&args.module);
-            if !module.is_file() {
+            // Envoy starts in the current folder.
+            if !Path::new(&args.module).is_file() {
                 notes.push(format!(
                     "{} is missing: copy the module there, or name it with --module. `cargo xtask build` builds it",
-                    escape(&module.display().to_string())
+                    escape(&args.module)
                 ));
             }
         } else {
@@ -152,6 +152,15 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &InitArgs) -> Result<Outc
                 escape(value)
             )));
         }
+        if value.trim().is_empty() {
+            bail!(super::world::Usage(format!("{option} is empty")));
+        }
+    }
+    if args.image.contains("://") || args.image.contains(char::is_whitespace) {
+        bail!(super::world::Usage(format!(
+            "--image: {:?}; allowed: an image without a scheme, such as registry.example.com/loudou/filter:0.1.0",
+            escape(&args.image)
+        )));
     }
     let token = token()?;
     let text = text(args, &token);

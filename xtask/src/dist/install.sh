@@ -36,8 +36,13 @@ main() {
     (cd "$folder" && printf '%s\n' "$sum" | sha256sum -c - > /dev/null 2>&1) ||
         fail "$name.tar.gz has another checksum than SHA256SUMS says, so it is not installed"
     tar -xzf "$folder/$name.tar.gz" -C "$folder"
-    mkdir -p "$prefix"
-    cp -R "$folder/$name/bin" "$folder/$name/share" "$prefix/"
+    mkdir -p "$prefix/bin"
+    for program in "$folder/$name/bin"/*; do
+        # A program that runs can be replaced, and not be written to.
+        cp "$program" "$prefix/bin/.loudou.new"
+        mv -f "$prefix/bin/.loudou.new" "$prefix/bin/${program##*/}"
+    done
+    cp -R "$folder/$name/share" "$prefix/"
     echo "installed $prefix/bin/loudou"
     case :$PATH: in
         *:"$prefix/bin":*) ;;

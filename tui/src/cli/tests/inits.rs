@@ -77,5 +77,12 @@ fn a_name_that_would_change_the_file_is_refused() {
     loudou: --module: "a#b'c\\d" has a character that YAML would need to escape
     --- exit code 2
     "#);
+    let seen = init(folder.path(), "--image=oci://x/y:1").0;
+    assert!(
+        seen.contains("allowed: an image without a scheme"),
+        "{seen}"
+    );
+    let seen = init(folder.path(), "--image=").0;
+    assert!(seen.contains("--image is empty"), "{seen}");
     assert!(!folder.path().join("envoy.yaml").exists());
 }
