@@ -210,15 +210,20 @@ impl Calendar {
         let (_, most) = self.zone.offsets();
         // No clock of the zone can have shown a later day by now.
         let mut index = self.period.index(now.saturating_add(most).div_euclid(DAY));
+        let mut start = self.begin(index);
+        let mut end = None;
         // Offsets differ by at most 50 hours, so this day began at most three days ago.
         for _ in 0..4 {
-            if self.begin(index) > now {
-                index = index.saturating_sub(1);
+            if start <= now {
+                break;
             }
+            index = index.saturating_sub(1);
+            end = Some(start);
+            start = self.begin(index);
         }
         Span {
-            start: self.begin(index),
-            end: self.begin(index.saturating_add(1)),
+            start,
+            end: end.unwrap_or_else(|| self.begin(index.saturating_add(1))),
         }
     }
 
