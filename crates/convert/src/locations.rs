@@ -209,7 +209,7 @@ pub(crate) struct Use {
     pub(crate) key: Key,
     /// Fields of the limit, without its name.
     pub(crate) limit: Value,
-    /// The same limit in nginx.
+    /// This limit in nginx.
     pub(crate) model: Model,
     /// Name of the limit.
     pub(crate) label: String,

@@ -82,7 +82,7 @@ pub enum Effect {
     More,
     /// The rules refuse a request that the source admits.
     Less,
-    /// Only one of both delays the request.
+    /// Either the source or the rules delay the request, and the other side does not.
     Delay,
 }
 
@@ -116,7 +116,7 @@ pub struct Counts {
     pub more: u64,
     /// Requests that only the source admits.
     pub less: u64,
-    /// Requests that only one of both delays.
+    /// Requests that only one side delays.
     pub delay: u64,
 }
 
@@ -500,8 +500,8 @@ impl Side {
             let connections: Vec<&Met<'_>> = connections.iter().collect();
             answer.join(self.together(&connections));
         }
-        // Envoy asks its buckets from the slowest, and the default bucket last. A bucket that refuses
-        // ends it, and the buckets before keep what they gave.
+        // Envoy asks its buckets from the slowest, and the default bucket last. After a refusal it asks
+        // no further bucket, and the earlier buckets have lost their tokens.
         let mut buckets = of(|model| matches!(model, Model::LocalBucket(_)));
         buckets.sort_by(|one, other| one.counting.model.order(&other.counting.model));
         for bucket in buckets {
@@ -509,7 +509,7 @@ impl Side {
                 answer.join(self.together(&[bucket]));
             }
         }
-        // The others count each limit alone, and a rate limit service also counts what it refuses.
+        // The others count each limit alone. A rate limit service also counts refused requests.
         let others = of(|model| {
             matches!(
                 model,
@@ -525,7 +525,7 @@ impl Side {
         answer
     }
 
-    /// Counts a request in all of these limits, or in none if one of them refuses it.
+    /// Counts a request in all of these limits, or in none if any limit refuses it.
     fn together(&mut self, met: &[&Met<'_>]) -> Answer {
         let mut answer = Answer {
             said: Said::Pass,

@@ -2,6 +2,7 @@
 //! Loudou's limits.
 #![cfg(test)]
 
+use loudou_convert::model::envoy::LocalBucket;
 use loudou_convert::model::nginx::LimitReq;
 use loudou_convert::model::redis_cell::Throttle;
 use loudou_convert::model::spring::Limiter;
@@ -128,4 +129,21 @@ fn spring() {
         _ => Said::Refuse,
     };
     assert_eq!(compare(SPRING, model, ask, answer), 865);
+}
+
+/// A new bucket is full at any time, whatever a time in floating-point seconds can express.
+#[test]
+fn a_new_bucket_of_envoy_is_full() {
+    let bucket = LocalBucket::new(1, 10, Nanos::from_secs(1));
+    for second in 0..1_000 {
+        let now = Nanos::new(1_700_000_000 * SECOND + second * 123_456_789);
+        let ask = Ask {
+            now,
+            cost: 1,
+            end: None,
+        };
+        let (said, since) = bucket.ask(None, &ask);
+        assert_eq!(said, Said::Pass, "{now:?}");
+        assert_eq!(bucket.ask(Some(since), &ask).0, Said::Refuse, "{now:?}");
+    }
 }

@@ -32,11 +32,16 @@ impl LocalBucket {
     /// Answers a request. The counter is the time from which the tokens are counted.
     pub fn ask(&self, since: Option<f64>, ask: &Ask) -> (Said, f64) {
         let now = seconds(ask.now);
-        let since = since.unwrap_or_else(|| now - self.max / self.rate);
-        let total = self.max.min((now - since) * self.rate);
         let cost = float(ask.cost);
-        if now <= since || total.floor() < cost {
-            return (Said::Refuse, since);
+        // The bucket begins full. Computed from a time, a full bucket could have a token less.
+        let total = since.map_or(self.max, |since| {
+            self.max.min((now - since) * self.rate).max(0.0)
+        });
+        if total.floor() < cost {
+            return (
+                Said::Refuse,
+                since.unwrap_or_else(|| now - self.max / self.rate),
+            );
         }
         (Said::Pass, now - (total - cost) / self.rate)
     }
