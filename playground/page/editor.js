@@ -1,8 +1,11 @@
 // The editor of the rules: a text area over a coloured copy of its text, with line numbers and marks at problems.
 "use strict";
 
-/** Longest text that is coloured. */
+/** Longest text that is coloured and numbered, and most lines of it. */
 const MOST_COLOURED = 100_000;
+const MOST_LINES = 5_000;
+/** Longest line that is coloured, because the time to find its words grows with the square of its length. */
+const MOST_IN_LINE = 1_000;
 /** Maximum number of problems that are listed. */
 const MOST_PROBLEMS = 50;
 
@@ -11,6 +14,7 @@ let shownProblems = [];
 
 /** Splits a line of YAML into comment, key and the rest, with classes. It only decides colours. */
 function coloured(line) {
+  if (line.length > MOST_IN_LINE) return [line];
   const parts = [];
   let rest = line;
   let comment = "";
@@ -39,19 +43,17 @@ function drawEditor() {
   for (const { line, column, severity } of shownProblems) {
     if (line && wrong.get(line)?.severity !== "error") wrong.set(line, { column, severity });
   }
-  const isShort = text.length <= MOST_COLOURED;
+  const isShort = text.length <= MOST_COLOURED && lines.length <= MOST_LINES;
   document.body.classList.toggle("plain-editor", !isShort);
   const copy = document.createDocumentFragment();
   const numbers = document.createDocumentFragment();
-  lines.forEach((line, index) => {
+  for (const [index, line] of isShort ? lines.entries() : []) {
     const problem = wrong.get(index + 1);
     numbers.append(element("span", problem ? { class: problem.severity } : {}, `${index + 1}\n`));
-    if (isShort) {
-      const row = element("span", problem ? { class: `line ${problem.severity}` } : { class: "line" });
-      row.append(...coloured(line), "\n");
-      copy.append(row);
-    }
-  });
+    const row = element("span", problem ? { class: `line ${problem.severity}` } : { class: "line" });
+    row.append(...coloured(line), "\n");
+    copy.append(row);
+  }
   $("gutter").replaceChildren(numbers);
   $("colours").replaceChildren(copy);
   scrollEditor();
