@@ -1,7 +1,9 @@
-//! Reads the rule file: turns a JSON tree into valid rules, or into a list of *all* its problems.
+//! Reads a rule file: turns a JSON tree into valid rules, or returns a list of *all* problems in
+//! the file.
 //!
-//! Reading continues after a problem. A [`Problem`] contains the path, the value, the allowed
-//! values and a suggestion. A caller that has the text can find the line and column by the path.
+//! The reader continues after a problem, so that one run finds all problems. A [`Problem`] contains
+//! the path of the invalid value, the value itself, the allowed values and a suggestion. A caller
+//! that has the text of the file can look up the line and column of the path.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -74,8 +76,8 @@ use rules::Context;
 pub const MAX_RULES: usize = 256;
 /// Maximum size of a rule file, in bytes.
 pub const MAX_FILE_BYTES: usize = 1 << 20;
-/// Maximum number of problems that are reported. If a file has more, most of them usually have the
-/// same cause.
+/// Maximum number of problems that are reported. If a file has more problems, most of them usually
+/// share one cause.
 const MAX_PROBLEMS: usize = 100;
 
 /// Grammar of a rule file.
@@ -172,10 +174,10 @@ const FILE: Field = Field::optional(
 pub struct Parsed {
     /// The rules; `None` if there are errors.
     pub file: Option<RuleFile>,
-    /// Settings of the admin API that the data role serves. `None` if the file does not configure
-    /// it or has errors.
+    /// Settings of the embedded admin API, which the plugin serves in addition to limiting
+    /// requests. `None` if the file does not configure an embedded API or has errors.
     pub admin: Option<EmbeddedAdmin>,
-    /// Errors and warnings in document order. The fields of an object come in the order of its map.
+    /// Errors and warnings, in the order in which the reader found them.
     pub problems: Vec<Problem>,
 }
 
@@ -187,8 +189,8 @@ pub fn parse(document: &Value) -> Parsed {
     finish(file, admin.flatten(), report)
 }
 
-/// Reads one rule, without defaults: the form in which rules are exported, and in which the admin API lists them.
-/// A trial is listed, too, although no rule of a file can have its name.
+/// Reads one rule, without `defaults`. Exported rules and the rules that the admin API lists have this form. Also
+/// accepts a trial, although its name is invalid in a rule file.
 pub fn parse_rule(document: &Value) -> Result<Rule, Vec<Problem>> {
     let name = document.get("name").and_then(Value::as_str);
     let Some((name, of_rule)) = name.and_then(|name| Some((name, tried(name)?))) else {
@@ -207,7 +209,7 @@ pub fn parse_rule(document: &Value) -> Result<Rule, Vec<Problem>> {
 
 fn parse_rule_of_file(document: &Value) -> Result<Rule, Vec<Problem>> {
     let mut report = Report::default();
-    // The rule comes from a valid file, which has a fleet if the rule needs one.
+    // The rule comes from a valid file, which configures a fleet if the rule has fleet scope.
     let context = Context {
         defaults: None,
         has_fleet: true,
@@ -223,7 +225,7 @@ pub fn parse_limits(document: &Value) -> Result<Limits, Vec<Problem>> {
     report.unless_invalid(limits)
 }
 
-/// Reads the `store` part of a plugin configuration without rules.
+/// Reads the field `store` of a plugin configuration that has no rules.
 pub fn parse_store(document: &Value) -> Result<StoreSettings, Vec<Problem>> {
     let mut report = Report::default();
     let settings = store(Some(&Cursor::root(document)), &mut report);
@@ -233,7 +235,7 @@ pub fn parse_store(document: &Value) -> Result<StoreSettings, Vec<Problem>> {
 fn finish(file: Option<RuleFile>, admin: Option<EmbeddedAdmin>, report: Report) -> Parsed {
     let mut problems: Vec<Problem> = Vec::new();
     for problem in report.problems {
-        // Skips duplicates, because a problem in the defaults is found once per rule.
+        // Skips duplicates, because the reader finds a problem in `defaults` once per rule.
         if problems.len() < MAX_PROBLEMS && !problems.contains(&problem) {
             problems.push(problem);
         }
@@ -321,7 +323,7 @@ fn all_rules(
                 report.add(warning);
             }
         }
-        // The name of an invalid rule also counts as used.
+        // The name of an invalid rule counts as taken, too.
         if let Some(name) = cursor.value.get("name").and_then(Value::as_str) {
             if names.contains(&name) {
                 let at = cursor.path().field("name");
@@ -333,8 +335,8 @@ fn all_rules(
         }
         let Some(rule) = rule else { continue };
         if let Some(other) = rules.iter().find(|other| other.tag() == rule.tag()) {
-            // The store distinguishes rules by a 32-bit tag of the name, so two names collide with
-            // a probability of 1 in 2^32.
+            // The store distinguishes rules by a 32-bit tag, so two rules collide with a
+            // probability of 1 in 2^32.
             let message = format!(
                 "this name has the same tag as `{}`; choose another",
                 other.name
@@ -348,7 +350,7 @@ fn all_rules(
     rules
 }
 
-/// Checks that the field `shadows` names another rule in the file.
+/// Checks that each field `shadows` names another rule in the file.
 fn check_shadows(cursors: &[Cursor<'_, '_>], names: &[&str], report: &mut Report) {
     for cursor in cursors {
         let text = |field: &str| cursor.value.get(field).and_then(Value::as_str);
@@ -411,7 +413,7 @@ fn file_path(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<String> {
     Some(path.to_string())
 }
 
-/// The kinds of names, which differ in length and in allowed characters.
+/// Kind of a name, which determines the maximum length and the allowed characters.
 #[derive(Clone, Copy)]
 enum NameKind {
     Rule,

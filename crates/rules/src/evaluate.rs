@@ -1,13 +1,14 @@
 //! Evaluates a rule set against one request.
 //!
-//! Rules are evaluated in file order, and every matching rule must admit the request. When a rule
-//! refuses, the cost taken by earlier rules is given back, and later rules are skipped.
+//! Rules are evaluated in file order, and every matching rule must admit the request. If a rule
+//! refuses the request, the cost that earlier rules took is returned to their buckets, and later
+//! rules are skipped.
 //!
-//! A rule in shadow mode behaves as if it were the only rule. It never affects the verdict. It
-//! keeps its cost when another rule refuses, and it is evaluated even after a rule that refused or
-//! stopped the evaluation.
+//! A rule in shadow mode behaves as if it were the only rule, and never affects the verdict. The
+//! cost that it took is kept even if another rule refuses the request. A rule in shadow mode is
+//! also evaluated after a rule that refused the request or ended the evaluation.
 //!
-//! An enforced rule with `stop` ends the evaluation for the requests that it matches, even if it
+//! An enforced rule with `stop` ends the evaluation of all requests that it matches, even if it
 //! admits them. Later enforced rules do not apply to these requests.
 
 use alloc::boxed::Box;
@@ -34,11 +35,11 @@ use crate::rule_set::{ActiveRule, Grant};
 /// Outcome of one rule for a request.
 #[derive(Clone, Debug)]
 pub struct RuleOutcome {
-    /// Index of the rule in its set.
+    /// Index of the rule in its rule set.
     pub rule: usize,
-    /// The rule as it was when it was evaluated.
+    /// The rule as it was at the time of the evaluation.
     pub active: Arc<ActiveRule>,
-    /// Key of the request; `None` if a part is missing.
+    /// Key of the request; `None` if the request has no key.
     pub key: Option<String>,
     /// Address of the key's bucket.
     pub id: Option<BucketId>,
@@ -46,23 +47,24 @@ pub struct RuleOutcome {
     pub answer: Answer,
     /// Price of the request, if the bucket was evaluated.
     pub price: Option<Price>,
-    /// Receipt for giving the cost back. `None` if nothing was taken, or if it was already given
-    /// back.
+    /// Receipt for returning the cost. `None` if nothing was taken, or if the cost was already
+    /// returned.
     pub receipt: Option<Receipt>,
-    /// Effect on the lease, if all Envoys share the limits.
+    /// Effect on the key's lease, if all Envoys share the limits.
     pub leased: Option<Leased>,
     /// The limits that decided, if they differ from the rule's limits for the key: limits with
-    /// numbers of the request, or this Envoy's part of the limits.
+    /// numbers from the request, or this Envoy's share of the limits.
     own: Option<Box<Limits>>,
-    /// True if the request carried a number that had to be replaced, because it is missing, invalid
-    /// or out of range.
+    /// True if a number that comes with requests was missing, invalid or out of range, and was
+    /// therefore replaced.
     pub odd_numbers: bool,
-    /// If the request has to wait, the maximum time for which it could have been held.
+    /// If the request has to wait, the maximum time for which it may be held.
     pub patience: Nanos,
-    /// If the request would have had to wait and was refused instead, the reason for that.
+    /// If the request was refused because it would have had to wait, the reason why it was not
+    /// held.
     pub not_held: Option<NotHeld>,
-    /// True if the rule admitted the request, but a later enforced rule refused it. The rule's
-    /// answer then has no effect.
+    /// True if the rule admitted the request, but a later enforced rule refused it. In this case,
+    /// the rule's answer has no effect.
     pub overruled: bool,
 }
 
@@ -154,7 +156,7 @@ impl RuleOutcome {
         }
     }
 
-    /// Returns true if the rule can refuse the request.
+    /// Returns true if the rule is enforced, so that it can refuse requests.
     pub fn is_enforced(&self) -> bool {
         self.active.rule().mode == Mode::Enforce
     }
@@ -169,8 +171,8 @@ impl RuleOutcome {
         self.is_enforced() && self.leased.is_some_and(Leased::waits)
     }
 
-    /// Returns the limits that decided: the key's limits, with the numbers of the request, or this
-    /// Envoy's part of them. Without a key, these are the rule's limits.
+    /// Returns the limits that decided: the key's limits with the numbers from the request, or this
+    /// Envoy's share of the key's limits. Without a key, returns the rule's limits.
     pub fn limits(&self) -> &Limits {
         match &self.own {
             Some(own) => own,
@@ -186,10 +188,10 @@ pub struct Outcome {
     pub rules: Vec<RuleOutcome>,
     /// Index in `rules` of the rule that refused the request.
     pub refused_by: Option<usize>,
-    /// Index in the rule set of the rule after which no enforced rule was evaluated.
+    /// Index in the rule set of the rule whose `stop` ended the evaluation of enforced rules.
     pub stopped_by: Option<usize>,
-    /// True if the last rule waits for tokens for its key. Then nothing was taken, and the request
-    /// must be evaluated again when the tokens have arrived.
+    /// True if the request waits for tokens for its key under the last rule. In this case nothing
+    /// was taken, and the request must be evaluated again when the tokens have arrived.
     pub is_pending: bool,
 }
 
@@ -204,7 +206,7 @@ impl Outcome {
         self.rules.get(self.refused_by?)
     }
 
-    /// Returns the verdict on the request. Rules in shadow mode do not count.
+    /// Returns the verdict on the request. Ignores rules in shadow mode.
     pub fn verdict(&self) -> Verdict {
         if self.is_refused() {
             Verdict::Refuse
@@ -215,9 +217,9 @@ impl Outcome {
         }
     }
 
-    /// If an admitted request has to wait, returns the instant at which it may pass, which is the
-    /// latest such instant of the enforced rules. It is on the clock of their buckets, which
-    /// another worker may have advanced beyond this worker's `now`.
+    /// If an admitted request has to wait, returns the instant at which all enforced rules let it
+    /// pass. The instant is on the clock of the buckets, which another worker may have advanced
+    /// beyond this worker's `now`.
     pub fn due(&self) -> Option<Nanos> {
         let held = self
             .enforced()
@@ -227,7 +229,7 @@ impl Outcome {
             .filter(|_| !self.is_refused())
     }
 
-    /// Decisions of the enforced rules.
+    /// Returns the decisions of the enforced rules.
     fn enforced(&self) -> impl Iterator<Item = &BucketDecision> {
         self.rules
             .iter()
@@ -237,14 +239,14 @@ impl Outcome {
             })
     }
 
-    /// Returns true if each rule admits the request at once, from a bucket of this Envoy, and keeps
-    /// the cost. The caller only has to count such a request.
+    /// Returns true if each rule admits the request at once from a local bucket, and the cost does
+    /// not change when the request ends. The caller then only needs to count the request.
     pub fn is_plain(&self) -> bool {
         self.rules.iter().all(RuleOutcome::is_plain)
     }
 
-    /// Gives the cost back to all rules, because the request is evaluated again when the tokens for
-    /// the last rule arrive.
+    /// Returns the cost to the buckets of all rules, because the request is evaluated again when
+    /// the tokens for the last rule arrive.
     fn postpone(&mut self, release: &mut dyn FnMut(&Release<'_>), clock: Clock) {
         self.is_pending = true;
         for one in &mut self.rules {
@@ -257,7 +259,7 @@ impl Outcome {
         }
     }
 
-    /// Inserts the outcome of a rule in the order of the rules, and returns its index.
+    /// Inserts the outcome of a rule in file order, and returns its index.
     fn add(&mut self, one: RuleOutcome) -> usize {
         let last = self.rules.last();
         if last.is_none_or(|last| last.rule < one.rule) {
@@ -273,7 +275,8 @@ impl Outcome {
         place
     }
 
-    /// Gives the cost back to earlier enforced rules, because the last rule refused.
+    /// Returns the cost to the buckets of earlier enforced rules, because the last rule refused the
+    /// request.
     fn overrule(&mut self, release: &mut dyn FnMut(&Release<'_>), clock: Clock) {
         let Some((_, before)) = self.rules.split_last_mut() else {
             return;
@@ -294,8 +297,8 @@ impl Outcome {
         }
     }
 
-    /// Returns how long the request is held: the maximum wait of the enforced rules, or zero if it
-    /// is refused.
+    /// Returns the time for which the request is held: the longest wait of all enforced rules, or
+    /// zero if the request is refused.
     pub fn wait(&self) -> Nanos {
         if self.is_refused() {
             return Nanos::ZERO;
@@ -305,7 +308,8 @@ impl Outcome {
     }
 }
 
-/// Evaluates `rules` for `request`. If all of them admit it, its cost is taken from each bucket.
+/// Evaluates `rules` for `request`. If all rules admit the request, its cost is taken from each
+/// bucket.
 pub fn evaluate(
     rules: &RuleSet,
     table: &Table,
@@ -315,7 +319,8 @@ pub fn evaluate(
     stats: &mut StoreStats,
 ) -> Outcome {
     let outcome = Outcome {
-        // Most requests match one rule. By default, the first push would allocate room for four.
+        // Most requests match one rule, but the first push to an empty `Vec` would allocate space
+        // for four.
         rules: Vec::with_capacity(1),
         refused_by: None,
         stopped_by: None,
@@ -323,10 +328,10 @@ pub fn evaluate(
     };
     let candidates = rules.candidates(request);
     let next = |from: usize| candidates.as_ref().map_or(from, |those| those.next(from));
-    // A request that waits for a lease is evaluated again, but a refusal that was counted in shadow
-    // mode cannot be uncounted. Rules in shadow mode are therefore evaluated last, once no other
-    // rule makes the request wait. Their order does not matter, because they do not depend on other
-    // rules.
+    // A request that waits for a lease is evaluated again, but the count of a refusal in shadow
+    // mode cannot be undone. Rules in shadow mode are therefore evaluated last, once no other rule
+    // makes the request wait. The order of rules in shadow mode does not matter, because their
+    // outcomes do not depend on other rules.
     let puts_off = request.fleet().is_some();
     let mut run = Run {
         outcome,
@@ -359,8 +364,9 @@ pub fn evaluate(
     run.outcome
 }
 
-/// Decides and takes the cost. If the request would have to wait, first checks if and for how long
-/// it may wait. If it may not wait, sets `not_held` to the reason.
+/// Decides on the request and takes its cost. If the request would have to wait, first checks
+/// whether and for how long it may wait. If the request may not wait long enough, sets `not_held`
+/// to the reason.
 fn take_patiently(
     mut attempt: Attempt<'_>,
     store: &mut dyn SharedData,
@@ -376,8 +382,8 @@ fn take_patiently(
         attempt.read(store)?;
         let wait = attempt.wait();
         if attempt.waits_for_lease() {
-            // A wait for a lease is no longer than the timeout of a call, so the request's deadline
-            // is not checked.
+            // A wait for a lease never exceeds the timeout of a call to the relay, so the request's
+            // deadline is not checked.
             if !*may_wait.get_or_insert_with(|| request.may_wait()) {
                 *not_held = Some(NotHeld::Full);
                 attempt.shorten(Nanos::ZERO);
@@ -393,7 +399,7 @@ fn take_patiently(
             }
         }
         if let Some(outcome) = attempt.write(store, stats) {
-            // Another worker may have given units back since the first try.
+            // Another worker may have returned units since the first attempt.
             let took = |charge: &Charge| charge.receipt.is_some();
             if outcome.as_ref().map_or(true, took) {
                 *not_held = None;
@@ -411,7 +417,7 @@ fn unlimited(table: &Table, store: &mut dyn SharedData, id: BucketId, now: Nanos
     }
 }
 
-/// Returns the price of a request under a rule, unless the request has a fixed cost.
+/// Returns the fixed cost of the request, if it has one, and its price under the rule otherwise.
 pub(crate) fn price(rule: &Rule, request: &mut dyn Request) -> Price {
     let is_invalid = false;
     match request.cost() {
@@ -423,7 +429,7 @@ pub(crate) fn price(rule: &Rule, request: &mut dyn Request) -> Price {
 /// Answer of one rule.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// The bucket decided. In shadow mode a refusal is only counted.
+    /// The bucket decided on the request. In shadow mode, a refusal is only counted.
     Decided(BucketDecision),
     /// The key is banned.
     Banned(Ban),
@@ -435,7 +441,7 @@ pub enum Answer {
     KeyMissing,
     /// The request is refused because a value is longer than the rule's match can test.
     ValueTooLong,
-    /// The request is refused because it has several values for its key.
+    /// The request is refused because it has several values for a part of its key.
     KeyAmbiguous,
     /// The fleet's engine is unreachable, and requests are refused until it is reachable again.
     Outage,
@@ -444,7 +450,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Returns the answer to a request without a bucket.
+    /// Returns the reason for refusing a request that has no bucket.
     fn without_key(reach: Reach) -> Self {
         match reach {
             Reach::Refuse => Self::ValueTooLong,
@@ -494,8 +500,8 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Evaluates a rule that may match, unless an earlier enforced rule refused or stopped the
-    /// evaluation.
+    /// Evaluates a rule that may match, unless an earlier enforced rule refused the request or
+    /// ended the evaluation.
     fn evaluate(&mut self, index: usize, active: &Arc<ActiveRule>) {
         let rule = active.rule();
         let is_enforced = rule.mode == Mode::Enforce;
@@ -528,8 +534,8 @@ impl Run<'_> {
         }
     }
 
-    /// Decides by the key for the outcome at index `place`. The outcome is changed in place,
-    /// because it is large to move.
+    /// Decides on the request with this key, and updates the outcome at index `place`. The outcome
+    /// is updated in place, because it is large and expensive to move.
     fn decide(&mut self, place: usize, reach: Reach, key: Key) {
         let Some(one) = self.outcome.rules.get_mut(place) else {
             return;
@@ -549,7 +555,7 @@ impl Run<'_> {
             return;
         }
         let mut release = |release: &Release<'_>| {
-            // The table counts lost returns.
+            // The table counts the returns that are lost.
             let _lost = self.table.release(self.store, release, self.stats);
         };
         if waits {

@@ -1,4 +1,4 @@
-//! Explains, rule by rule, how a rule set would decide a request. Takes no cost.
+//! Explains, rule by rule, how a rule set would decide on a request, without taking its cost.
 //!
 //! The verdict comes from [`evaluate`] itself, which runs on an [`Overlay`] of the store. Further
 //! details, such as the failing part of a match or the state of the bucket, are read afterwards.
@@ -26,9 +26,10 @@ use crate::rule_set::{ActiveRule, Grant, Sourced};
 /// Hypothetical outcome of a rule set for a request, with reasons.
 #[derive(Clone, Debug)]
 pub struct Explanation {
-    /// Outcome of [`evaluate`]. Its receipts are invalid, because nothing was taken.
+    /// Outcome of [`evaluate`]. The receipts in the outcome are invalid, because no cost was taken
+    /// from the store.
     pub outcome: Outcome,
-    /// Explanations of all rules in the set, in its order.
+    /// Explanations of all rules, in the order of the rule set.
     pub rules: Vec<RuleExplained>,
 }
 
@@ -49,11 +50,11 @@ pub struct RuleExplained {
     pub key: Option<String>,
     /// Price of the request, if it has a key.
     pub price: Option<Price>,
-    /// Numbers of the key's limits that the request carries.
+    /// Numbers that the request carries for the key's limits.
     pub numbers: Vec<FoundNumbers>,
     /// The rule's effect on this key.
     pub allowance: Allowance,
-    /// Bucket of this key. `None` if it cannot be read, or if no limits apply.
+    /// Bucket of this key. `None` if the bucket cannot be read, or if no limits apply to the key.
     pub bucket: Option<BucketExplained>,
 }
 
@@ -65,53 +66,53 @@ pub enum Allowance {
     Limits,
     /// Every request is admitted.
     Unlimited,
-    /// All requests are refused while this ban lasts.
+    /// All requests are refused until this ban ends.
     Banned(Ban),
 }
 
 /// Reason why a rule was evaluated or skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// The rule is evaluated. Its outcome has this index in [`Outcome::rules`].
+    /// The rule is evaluated. The rule's outcome has this index in [`Outcome::rules`].
     Asked(usize),
     /// The rule is off.
     Off,
     /// The rule does not match.
     NotFor,
-    /// The rule matches, but its `when` does not apply, because the upstream does not fail.
+    /// The rule matches, but its `when` does not apply, because the upstream is not failing.
     NotNow,
     /// The rule is enforced, but the earlier rule with this index stops the evaluation.
     BehindStop(usize),
-    /// The rule is skipped, because the earlier rule with this index refused.
+    /// The rule is skipped, because the earlier rule with this index refused the request.
     BehindRefusal(usize),
 }
 
-/// Bucket before a request, and its answer to the request.
+/// State of a bucket before a request, and the bucket's answer to the request.
 #[derive(Clone, Debug)]
 pub struct BucketExplained {
     /// The limits in the bucket's order.
     pub limits: Vec<LimitExplained>,
     /// Index of the limit that refuses or is closest to refusing.
     pub reported: usize,
-    /// The limits that decide: the key's limits, or this Envoy's part of them.
+    /// The limits that decide: the key's limits, or this Envoy's share of them.
     pub of: Limits,
-    /// Replacement of the lease during an outage. `None` if a lease decides, or if the rule has no
-    /// lease.
+    /// Fallback that decides instead of the lease during an outage. `None` if a lease decides, or
+    /// if the rule has no lease.
     pub outage: Option<Outage>,
 }
 
-/// Limit before a request, and its answer to the request.
+/// State of a limit before a request, and the limit's answer to the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitExplained {
-    /// Used capacity now, in cost units, rounded up.
+    /// Capacity that is currently used, in cost units, rounded up.
     pub used: u64,
     /// Current state.
     pub now: Decision,
-    /// Answer to the request. For a skipped rule, the answer that it would give.
+    /// Answer to the request. For a skipped rule, the answer that the limit would give.
     pub answer: Decision,
 }
 
-/// Explains which outcome `rules` would have for `request`.
+/// Explains how `rules` would decide on `request`.
 pub fn explain(
     rules: &RuleSet,
     table: &Table,
@@ -138,7 +139,7 @@ pub fn explain(
     }
 }
 
-/// Input of an explanation.
+/// Inputs of an explanation.
 struct Explainer<'a, 'b> {
     table: &'a Table,
     store: &'a mut Overlay<'b>,
@@ -194,7 +195,7 @@ impl Explainer<'_, '_> {
                         Level::under(Cow::Owned(*limits), active, (&key, slot), self.clock, fleet)
                     }
                 };
-                // A request that reserves nothing needs a unit, too.
+                // A request that reserves nothing is admitted only if a unit is available.
                 let needed = if active.charges_at_end() {
                     price.cost.max(1)
                 } else {
@@ -225,13 +226,13 @@ impl Explainer<'_, '_> {
             _ if !self.applies(active) => Standing::NotNow,
             (_, Some(by), _) => Standing::BehindStop(by),
             (_, None, Some(by)) => Standing::BehindRefusal(by),
-            // No earlier rule is the reason, so the rule's `when` does not apply.
+            // The rule was not skipped because of an earlier rule, so its `when` does not apply.
             (_, None, None) => Standing::NotNow,
         }
     }
 
-    /// Returns the rule's effect in the evaluation. For a skipped rule, returns the effect that it
-    /// would have.
+    /// Returns the rule's effect in the evaluation. For a skipped rule, returns the effect that the
+    /// rule would have.
     fn allowance(
         &self,
         active: &ActiveRule,
@@ -257,8 +258,8 @@ impl Explainer<'_, '_> {
         }
     }
 
-    /// Returns the bucket with its answer in the evaluation, or with the answer that it would give
-    /// if the rule was skipped.
+    /// Returns the bucket with its answer in the evaluation. If the rule was skipped, returns the
+    /// bucket with the answer that it would have given.
     fn bucket(&mut self, level: &Level<'_>, cost: u64, standing: Standing) -> BucketExplained {
         let Clock { now, wall } = self.clock;
         let bucket_request = BucketRequest {

@@ -1,4 +1,5 @@
-//! Rules that many Envoys share: the terms of a key's lease, and how a request uses the lease.
+//! Determines, for rules that many Envoys share, the terms of a key's lease and how a request uses
+//! the lease.
 
 use loudou_limiter::Limits;
 use loudou_limiter::lease::{LeaseSettings, Phase, Terms};
@@ -27,26 +28,26 @@ impl FleetView {
         ByLease {
             terms,
             // The phase applies to the rules that made the request wait. A rule in shadow mode is
-            // evaluated once, after that wait, so it treats the request as new.
+            // evaluated only once, after the wait, so it treats the request as new.
             phase: match mode {
                 Mode::Enforce => self.phase,
                 Mode::Shadow | Mode::Off => Phase::First,
             },
-            // The credit of a rule in shadow mode is its smallest capacity. A request beyond it would most
-            // likely be refused by the engine.
+            // In shadow mode, the credit of a key is the smallest capacity of its limits. The engine would most likely
+            // refuse a request beyond this credit.
             holds: matches!(mode, Mode::Enforce),
             is_down: self.is_down,
             outage: self.otherwise(),
         }
     }
 
-    /// Returns the treatment of requests while the engine is unreachable. `None` while it is
-    /// reachable.
+    /// Returns the treatment of requests while the engine is unreachable. `None` while the engine
+    /// is reachable.
     pub fn outage(&self) -> Option<Outage> {
         self.is_down.then(|| self.otherwise())
     }
 
-    /// Returns this Envoy's part of `limits`, if that part decides during an outage.
+    /// Returns this Envoy's share of `limits`, if this share decides during an outage.
     pub(crate) fn part(&self, limits: &Limits) -> Option<Limits> {
         match self.otherwise() {
             Outage::Local(envoys) => limits.divided(envoys),
@@ -64,10 +65,11 @@ impl FleetView {
 }
 
 impl FleetView {
-    /// Returns the terms of a key's limits under a rule, or `None` unless all Envoys share them.
+    /// Returns the lease terms of a key with these limits, or `None` if the fleet does not share
+    /// the buckets of the rule.
     ///
-    /// A rule in shadow mode never makes a request wait. It admits requests on credit, and settles
-    /// the debt afterwards.
+    /// A rule in shadow mode never makes a request wait. Instead, the rule admits requests on
+    /// credit, and settles the debt afterwards.
     pub fn terms(&self, rule: &Rule, limits: &Limits) -> Option<Terms> {
         if rule.scope != Scope::Fleet {
             return None;

@@ -1,9 +1,10 @@
-//! Decoding of hexadecimal escapes.
+//! Decodes hexadecimal escapes.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
-/// Returns the byte given by the first two digits of `text`, and the rest of the text.
+/// Returns the byte that the first two hexadecimal digits of `text` encode, and the rest of the
+/// text.
 pub(crate) fn byte(text: &[u8]) -> Option<(u8, &[u8])> {
     let [high, low, rest @ ..] = text else {
         return None;
@@ -17,7 +18,7 @@ fn digit(hex: u8) -> Option<u8> {
 }
 
 /// Replaces each `mark` followed by two digits with the byte that they encode. Maps all other bytes
-/// with `plain`. A `mark` without digits is not an escape.
+/// with `plain`. A `mark` that is not followed by two digits is not an escape.
 pub fn unescaped<'a>(text: &'a [u8], mark: &[u8], plain: impl Fn(u8) -> u8) -> Cow<'a, [u8]> {
     let is_plain = |b: &u8| Some(b) != mark.first() && plain(*b) == *b;
     if text.iter().all(is_plain) {

@@ -1,4 +1,4 @@
-//! Formats durations for people. Events, the screen and the command line use the same format.
+//! Formats durations for people. Events, the terminal UI and the command line use this format.
 
 use alloc::borrow::ToOwned as _;
 use alloc::format;
@@ -12,7 +12,7 @@ pub fn humanise(ns: u64) -> String {
     const S: u64 = 1_000_000_000;
     const M: u64 = 60 * S;
     const H: u64 = 60 * M;
-    // Each bound is the largest value that does not round up to the next format.
+    // Each upper bound is the largest duration that does not round up into the next format.
     match ns {
         0 => "0s".to_owned(),
         1..US => format!("{ns}ns"),
@@ -32,8 +32,8 @@ pub fn humanise(ns: u64) -> String {
     }
 }
 
-/// Formats `total` small units as large and small units. The small units are shown only below
-/// `most` large units.
+/// Formats `total` small units as large units and remaining small units. From `most` large units
+/// on, rounds up to whole large units.
 fn two(total: u64, per: u64, large: &str, small: &str, most: u64) -> String {
     let whole = total.checked_div(per).unwrap_or(0);
     let rest = total.checked_rem(per).unwrap_or(0);

@@ -1,9 +1,9 @@
-//! Joining of texts.
+//! Joins strings.
 
 use alloc::string::String;
 
-/// Joins the texts with `between`. The standard library's `join` is specialised for each length of
-/// `between`, which would add 1.5 KiB to the filter.
+/// Joins the strings with the separator `between`. The standard library's `join` is specialised for
+/// each length of `between`, which would add 1.5 KiB to the filter.
 pub fn joined(texts: &[impl AsRef<str>], between: &str) -> String {
     let mut out = String::new();
     for (index, text) in texts.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! The current numbers of a bucket, for display: from the bucket itself, or from the lease if many
-//! Envoys share its limits.
+//! Computes the current level of a bucket for display, from the bucket itself or, if many Envoys
+//! share its limits, from the lease.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -13,19 +13,19 @@ use crate::fleet::FleetView;
 use crate::rule::Scope;
 use crate::rule_set::ActiveRule;
 
-/// A bucket, with the limits or the lease that decides its requests.
+/// A bucket, with the limits or the lease that decides on its requests.
 #[derive(Clone, Debug)]
 pub struct Level<'a> {
     limits: Cow<'a, Limits>,
     bucket: Bucket,
-    /// The lease, if the engine has ever reported one.
+    /// The lease, if the engine has ever answered a request for it.
     lease: Option<(Lease, Terms)>,
     outage: Option<Outage>,
 }
 
 impl<'a> Level<'a> {
-    /// Returns the level of a bucket of `rule`. Without a slot, the bucket is untouched. Without a
-    /// `fleet`, the bucket decides by all limits of its rule.
+    /// Returns the level of the bucket of `key` under `rule`. Without a `slot`, the bucket is new.
+    /// Without a `fleet`, the local bucket decides with the full limits of the rule.
     pub fn of(
         rule: &'a ActiveRule,
         key: &str,
@@ -37,7 +37,7 @@ impl<'a> Level<'a> {
         Self::under(limits, rule, (key, slot), clock, fleet)
     }
 
-    /// Like [`Level::of`], but under the limits of a request that carries other numbers than the
+    /// Like [`Level::of`], but with the limits of a request, which may carry other numbers than the
     /// bucket stores.
     pub(crate) fn under(
         limits: Cow<'a, Limits>,
@@ -79,31 +79,31 @@ impl<'a> Level<'a> {
         }
     }
 
-    /// Returns the limits that decide: the key's limits, or this Envoy's part of them.
+    /// Returns the limits that decide: the key's limits, or this Envoy's share of them.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Returns the lease, if the engine has ever reported one. It is not in force during an
-    /// [`outage`](Self::outage).
+    /// Returns the lease, if the engine has ever answered a request for it. The lease does not
+    /// decide during an [`outage`](Self::outage).
     pub fn lease(&self) -> Option<&Lease> {
         self.lease.as_ref().map(|(lease, _)| lease)
     }
 
-    /// Returns the replacement of the lease during an outage. `None` if the lease decides, or if
-    /// the rule has no lease.
+    /// Returns the fallback that decides instead of the lease during an outage. `None` if the lease
+    /// decides, or if the rule has no lease.
     pub const fn outage(&self) -> Option<Outage> {
         self.outage
     }
 
-    /// Returns the lease, unless this Envoy's part of the limits decides in its place.
+    /// Returns the lease, unless this Envoy's share of the limits decides instead.
     fn reported(&self) -> Option<&(Lease, Terms)> {
         let is_local = matches!(self.outage, Some(Outage::Local(_)));
         self.lease.as_ref().filter(|_| !is_local)
     }
 
-    /// Returns the decision on a hypothetical request. In an outage that admits or refuses
-    /// everything, it contains the last known numbers.
+    /// Returns the decision on a hypothetical request. During an outage in which all requests are
+    /// admitted or refused, the decision contains the last known numbers.
     pub fn answer(&self, request: &BucketRequest) -> BucketDecision {
         let is_open = matches!(self.outage, Some(Outage::Admit | Outage::Refuse));
         let answer = if let Some((lease, terms)) = self.reported() {

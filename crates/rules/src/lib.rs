@@ -1,9 +1,9 @@
-//! Rules of Loudou: reads rule files, matches requests, computes keys, and evaluates rule sets.
+//! Loudou's rules: reads rule files, matches requests, computes keys, and evaluates rule sets.
 //!
 //! Requests implement the [`request::Request`] trait, and shared memory implements
-//! [`loudou_store::SharedData`]. The same code therefore decides in Envoy, in a replay and in an
-//! editor's preview. Nothing panics, because lints deny it, and arithmetic is checked or
-//! saturating.
+//! [`loudou_store::SharedData`]. The same code therefore makes the decisions in Envoy, in a replay
+//! and in an editor's preview. The code never panics, because lints deny operations that can panic,
+//! and arithmetic is checked or saturating.
 //!
 //! Read the modules in this order:
 //!

@@ -2,26 +2,27 @@
 //!
 //! If a filter reads a single value, Envoy returns the raw bytes of the value without its type.
 //! Eight bytes can be a number or a string of eight letters. One byte can be a boolean or a string.
-//! A list or an object is a block with lengths, which a string can imitate. A user could therefore
-//! choose a string, for example as a user name, that would be read as a number. The protobuf
-//! message of the whole metadata contains the types, so this module reads the message.
+//! A list or an object is serialized as a block with lengths, which a string can imitate. A user
+//! could therefore choose a string, for example as a user name, that would be read as a number. The
+//! protobuf message of the whole metadata contains the types, so this module reads that message
+//! instead.
 //!
 //! The messages are `envoy.config.core.v3.Metadata` and `google.protobuf.Struct`, `Value` and
-//! `ListValue`. Unknown fields are skipped. A malformed message is read up to the error. Nothing is
-//! allocated for skipped values, and the time is linear in the size of the metadata.
+//! `ListValue`. Unknown fields are skipped. A malformed message is read up to the error. The parser
+//! allocates nothing for skipped values, and its time is linear in the size of the metadata.
 
 use alloc::string::{String, ToString};
 
 use serde_json::Number;
 
-/// Field of the namespaces in `Metadata`.
+/// Field number of the namespaces in `Metadata`.
 const FILTER_METADATA: u64 = 1;
-/// Fields of an entry of a map.
+/// Field numbers of a map entry.
 const ENTRY_KEY: u64 = 1;
 const ENTRY_VALUE: u64 = 2;
-/// Field of the entries in `Struct`, and of the elements in `ListValue`.
+/// Field number of the entries in `Struct`, and of the elements in `ListValue`.
 const ITEMS: u64 = 1;
-/// Fields of `Value`.
+/// Field numbers of `Value`.
 const NUMBER: u64 = 2;
 const TEXT: u64 = 3;
 const BOOLEAN: u64 = 4;
@@ -32,7 +33,7 @@ const LIST: u64 = 6;
 ///
 /// Strings are passed unchanged. Numbers and booleans are written as in JSON: `42`, `0.5`, `true`.
 /// For a list, `see` is called with each element in order, except for nested objects and lists. An
-/// object or an empty list counts as present and gives one empty string. A null counts as absent.
+/// object or an empty list counts as present and yields one empty string. A null counts as absent.
 pub fn each_text(metadata: &[u8], path: &[String], see: &mut dyn FnMut(&[u8])) {
     let Some((namespace, keys)) = path.split_first() else {
         return;
@@ -85,8 +86,8 @@ fn text(number: u64, wire: Wire<'_>, see: &mut dyn FnMut(&[u8])) -> bool {
     true
 }
 
-/// Returns a number as JSON writes it: whole numbers below 10²¹ without a fraction and an exponent. `None` if the
-/// number is not finite, which JSON cannot write.
+/// Formats a number as in JSON: whole numbers below 10²¹ have neither a fraction nor an exponent. `None` if the number
+/// is not finite, because JSON cannot represent it.
 pub fn number_text(number: f64) -> Option<String> {
     let text = Number::from_f64(number)?.to_string();
     let (sign, digits) = match text.strip_prefix('-') {
@@ -99,7 +100,8 @@ pub fn number_text(number: f64) -> Option<String> {
     if let Some(digits) = digits.strip_suffix(".0") {
         return Some([sign, digits].concat());
     }
-    // `1.5e16` has 17 digits before the point. JSON writers use an exponent only from 10²¹ on.
+    // Written out, `1.5e16` has 17 digits before the decimal point. JSON writers use an exponent
+    // only for numbers of at least 10²¹.
     let Some((mantissa, exponent)) = digits.split_once('e') else {
         return Some(text);
     };
@@ -114,8 +116,8 @@ pub fn number_text(number: f64) -> Option<String> {
     }
 }
 
-/// Returns the value of the entry `key` in the map that is field `map` of a message. If a key is
-/// repeated, the last entry counts, as in all protobuf readers.
+/// Returns the value of the entry `key` in the map in field number `map` of a message. If the key
+/// is repeated, the last entry wins, as in all protobuf parsers.
 fn entry<'a>(message: &'a [u8], map: u64, key: &str) -> Option<&'a [u8]> {
     let mut found = None;
     for (number, wire) in Fields(message) {
@@ -137,8 +139,8 @@ fn entry<'a>(message: &'a [u8], map: u64, key: &str) -> Option<&'a [u8]> {
     found
 }
 
-/// Returns the field that a `Value` has, with its content. The last field counts. `None` for a value without a
-/// field, which means null.
+/// Returns the number and the content of the field that is set in a `Value`. If several fields are set, the last field
+/// wins. Returns `None` if no field is set, which means null.
 fn kind(value: &[u8]) -> Option<(u64, Wire<'_>)> {
     Fields(value).last()
 }
@@ -152,7 +154,7 @@ pub(crate) enum Wire<'a> {
     Fixed(u64),
     /// A string, or an embedded message.
     Bytes(&'a [u8]),
-    /// Four bytes, which no field of these messages has.
+    /// Four bytes. No field of these messages has this wire type.
     Short,
 }
 

@@ -1,8 +1,8 @@
-//! Reads the numbers of limits that come with a request, from its metadata.
+//! Reads the numbers of limits that come with a request from the request's metadata.
 //!
-//! Only earlier filters write the metadata, but they may copy what a client states, so a number can
-//! be anything. A value that is missing, or that is not a single whole number, counts as the
-//! default. A number above the maximum counts as the maximum, and 0 counts as 1.
+//! Only earlier filters write the metadata, but they may copy values that the client sent, so a
+//! number cannot be trusted. If the value is missing, or is not a single whole number, the default
+//! is used. A number above the maximum counts as the maximum, and 0 counts as 1.
 
 use alloc::vec::Vec;
 
@@ -11,7 +11,7 @@ use loudou_limiter::{Limits, Numbers, RequestNumbers, Source};
 use crate::request::Request;
 use crate::rule::whole;
 
-/// Result of looking for a number in a request.
+/// Result of looking up a number in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FoundNumber {
     /// A valid number, which is used unchanged.
@@ -22,13 +22,13 @@ pub enum FoundNumber {
     Invalid,
     /// The number is 0, so 1 is used.
     TooSmall,
-    /// The number is above the maximum, so the maximum is used. A number of more than 32 bits is
-    /// stored here as the largest 32-bit number.
+    /// The number is above the maximum, so the maximum is used. A number that does not fit into 32
+    /// bits is replaced with the largest 32-bit number.
     TooLarge(u32),
 }
 
 impl FoundNumber {
-    /// Finds the number of a source in a request.
+    /// Looks up the number of a source in a request.
     fn of(source: &Source, request: &mut dyn Request) -> Self {
         let (mut count, mut found) = (0_u32, None);
         request.each_metadata(&source.metadata, &mut |value| {
@@ -62,7 +62,7 @@ impl FoundNumber {
     }
 }
 
-/// Returns true for a number from 10²¹ on, which JSON writes with an exponent: `1.5e21`.
+/// Returns true for a number of at least 10²¹, which JSON writes with an exponent: `1.5e21`.
 pub(crate) fn is_huge(value: &[u8]) -> bool {
     let mut parts = value.split(|byte| matches!(byte, b'e' | b'E'));
     let (Some(mantissa), Some(exponent), None) = (parts.next(), parts.next(), parts.next()) else {
@@ -79,7 +79,8 @@ pub(crate) fn is_huge(value: &[u8]) -> bool {
     is_number && exponent.is_some_and(|exponent| exponent >= 21)
 }
 
-/// Numbers of a request for one limit. `None` for a number that does not come with requests.
+/// Numbers that a request carries for one limit. A number is `None` if it does not come with
+/// requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FoundNumbers {
     /// Index of the limit.
@@ -105,7 +106,7 @@ impl FoundNumbers {
     }
 }
 
-/// Finds the numbers of limits in a request.
+/// Looks up the numbers of all limits in a request.
 pub fn find(limits: &Limits, request: &mut dyn Request) -> Vec<FoundNumbers> {
     let mut found = Vec::new();
     for (index, limit) in limits.iter().enumerate() {

@@ -1,17 +1,18 @@
-//! Computes the time for which a request can be held. It must pass before its client stops waiting
-//! for a response.
+//! Computes the time for which a request can be held. The request must pass before its client stops
+//! waiting for a response.
 //!
-//! The deadline is given by `grpc-timeout` or by the time that an Envoy in front expects the
-//! request to take, whichever is shorter. A client may send both headers. They can only shorten a
-//! wait, and malformed values are ignored.
+//! The deadline comes from the header `grpc-timeout` or from `x-envoy-expected-rq-timeout-ms`,
+//! which an Envoy in front sets. The shorter timeout applies. A client may send both headers
+//! itself, but they can only shorten a wait. Malformed values are ignored.
 
 use loudou_limiter::Nanos;
 
 use crate::request::Request;
 
-/// Maximum number of digits of a timeout in gRPC.
+/// Maximum number of digits of a gRPC timeout.
 const GRPC_DIGITS: usize = 8;
-/// Maximum number of digits of a timeout in milliseconds. A longer number is later than any wait.
+/// Maximum number of digits of a timeout in milliseconds. A timeout with more digits would exceed
+/// any wait, so it is ignored.
 const MS_DIGITS: usize = 18;
 const GRPC_TIMEOUT: &str = "grpc-timeout";
 const EXPECTED_MS: &str = "x-envoy-expected-rq-timeout-ms";
@@ -19,7 +20,7 @@ const EXPECTED_MS: &str = "x-envoy-expected-rq-timeout-ms";
 /// Reason for refusing a request that would have had to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotHeld {
-    /// Its deadline is earlier.
+    /// The request's deadline is before the end of the wait.
     Deadline,
     /// The worker already holds the maximum number of requests.
     Full,
@@ -45,7 +46,7 @@ pub(crate) fn patience(request: &mut dyn Request) -> (Nanos, NotHeld) {
     let expected = request.header(EXPECTED_MS).and_then(|text| expected(&text));
     let deadline = grpc.into_iter().chain(expected).min();
     let deadline = deadline.map(|deadline| deadline.since(request.waited()));
-    // A wait must end before the deadline, not at it.
+    // A wait must end before the deadline, not exactly at the deadline.
     let patience = deadline.map_or(Nanos::MAX, |deadline| deadline.since(Nanos::new(1)));
     (patience, NotHeld::Deadline)
 }

@@ -1,5 +1,5 @@
-//! The values of a request that rules read. In the filter they come from Envoy. A [`Sample`] is a
-//! log line of a replay, or a request to explain.
+//! Defines the values of a request that rules read. In the filter, Envoy provides the values. A
+//! [`Sample`] holds the values of a log line in a replay, or of a request to explain.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -10,14 +10,14 @@ use crate::fleet::FleetView;
 use crate::joined::joined;
 use loudou_limiter::Nanos;
 
-/// A request. Each value is as the client or the network sent it: any bytes, of any length that the
-/// host allows.
+/// A request. The values are as the client or the network sent them: they may contain any bytes,
+/// and have any length that Envoy allows.
 pub trait Request {
     /// The method.
     fn method(&mut self) -> Option<Cow<'_, [u8]>>;
     /// The path, with its query if it has one.
     fn path(&mut self) -> Option<Cow<'_, [u8]>>;
-    /// The line of the header `name` (in lower case) that counts; see [`first_filled`].
+    /// Returns the line of the header `name` (in lower case) that [`first_filled`] selects.
     fn header(&mut self, name: &str) -> Option<Cow<'_, [u8]>>;
     /// Calls `see` for each line of the header `name`, in request order.
     fn each_line(&mut self, name: &str, see: &mut dyn FnMut(&[u8])) {
@@ -29,13 +29,14 @@ pub trait Request {
     fn source(&mut self) -> Option<Cow<'_, [u8]>>;
     /// Name of the route.
     fn route(&mut self) -> Option<Cow<'_, [u8]>>;
-    /// The identity in the client's certificate: its first URI, else its first DNS name.
+    /// The identity in the client's certificate: its first URI or, if it has none, its first DNS
+    /// name.
     fn client_cert(&mut self) -> Option<Cow<'_, [u8]>> {
         None
     }
     /// The value at a path in the dynamic metadata that earlier filters have set, as text. The path
     /// is the namespace, followed by the keys below it. [`metadata`](crate::metadata) describes the
-    /// texts. For a list, this is the first element that is not empty.
+    /// format of the text. For a list, returns the first non-empty element.
     fn metadata(&mut self, _path: &[String]) -> Option<Cow<'_, [u8]>> {
         None
     }
@@ -46,7 +47,7 @@ pub trait Request {
             see(&value);
         }
     }
-    /// Name of the Envoy cluster to which the request goes.
+    /// Name of the cluster to which Envoy routes the request.
     fn cluster(&mut self) -> Option<Cow<'_, [u8]>> {
         None
     }
@@ -55,11 +56,11 @@ pub trait Request {
     fn cost(&mut self) -> Option<u64> {
         None
     }
-    /// Returns true if the request may be held. Called only if a rule would hold it.
+    /// Returns true if the request may be held. Called only if a rule would hold the request.
     fn may_wait(&mut self) -> bool {
         true
     }
-    /// How long the request has already waited, if it is evaluated again.
+    /// Returns the time that the request has already waited, if it is evaluated again.
     fn waited(&self) -> Nanos {
         Nanos::ZERO
     }
@@ -77,7 +78,7 @@ pub trait Request {
 /// Borrowed bytes of a request, or their unescaped form.
 pub type Text<'a> = Cow<'a, [u8]>;
 
-/// A request without a host, such as a log line or an invented request.
+/// A request that does not come from Envoy, such as a log line or a hypothetical request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample<'a> {
     /// The method.
@@ -90,15 +91,16 @@ pub struct Sample<'a> {
     pub source: Option<Text<'a>>,
     /// Name of the route.
     pub route: Option<Text<'a>>,
-    /// Name of the Envoy cluster to which the request goes.
+    /// Name of the cluster to which Envoy routes the request.
     pub cluster: Option<Text<'a>>,
     /// Identity in the client's certificate.
     pub client_cert: Option<Text<'a>>,
-    /// Header lines in order. Names may have any case.
+    /// Header lines in request order. Names may have any case.
     pub headers: Vec<(Cow<'a, str>, Text<'a>)>,
     /// True if `_` in header names stands for `-`.
     pub underscores: bool,
-    /// Metadata values by path, with dots between the steps. A list has an entry for each element.
+    /// Metadata values by path, with dots between the steps. A metadata list has one entry per
+    /// element.
     pub metadata: Vec<(String, Text<'a>)>,
     /// A fixed cost that takes precedence over the rule's cost.
     pub cost: Option<u64>,
@@ -114,7 +116,7 @@ fn borrowed<'a>(text: Option<&'a Text<'_>>) -> Option<Text<'a>> {
 }
 
 impl Sample<'_> {
-    /// Returns the metadata values at a path. An object has one value, which is empty.
+    /// Returns the metadata values at a path. An object yields one empty value.
     fn at(&self, path: &str) -> impl Iterator<Item = &[u8]> {
         let values = self.metadata.iter().filter(move |(own, _)| own == path);
         let mut values = values.map(|(_, value)| &**value).peekable();
@@ -208,8 +210,8 @@ impl Request for Sample<'_> {
     }
 }
 
-/// Returns the value that counts if there are several with the same name: the first value that is
-/// not empty. If all are empty, the value is present and empty, which a key treats as missing.
+/// Returns the value to use if several values have the same name: the first non-empty value. If all
+/// values are empty, returns an empty value, which a key treats as missing.
 pub fn first_filled<T: Deref<Target = [u8]>>(values: impl IntoIterator<Item = T>) -> Option<T> {
     let mut empty = None;
     for value in values {
@@ -221,7 +223,7 @@ pub fn first_filled<T: Deref<Target = [u8]>>(values: impl IntoIterator<Item = T>
     empty
 }
 
-/// Returns true if `own` is the sample's spelling of the header `name` (in lower case).
+/// Returns true if `own`, a header name in a sample, names the header `name` (in lower case).
 fn is_same(own: &str, name: &str, underscores: bool) -> bool {
     let plain = |byte: u8| match byte {
         b'_' if underscores => b'-',
@@ -248,7 +250,7 @@ pub(crate) fn without_port(authority: &[u8]) -> &[u8] {
     }
 }
 
-/// Returns `example.com.` without the dot of the root domain.
+/// Returns `example.com.` without the trailing dot, which denotes the root domain.
 pub(crate) fn without_root(host: &[u8]) -> &[u8] {
     match host.strip_suffix(b".") {
         Some(rest) if !rest.is_empty() => rest,

@@ -1,7 +1,7 @@
-//! Rules as in a rule file: match, key, limits and actions.
+//! Types of the rules in a rule file: match, key, limits and actions.
 //!
-//! [`crate::config`] builds these types, and only with valid values. They serialise to the format
-//! of the rule file, so an exported rule set can be committed and read back.
+//! [`crate::config`] builds these types, and only with valid values. The types serialise to the
+//! format of the rule file, so an exported rule set can be committed and read back.
 
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
@@ -73,8 +73,8 @@ pub struct RuleFile {
     pub version: Version,
     /// Settings of the store that holds the buckets.
     pub store: StoreSettings,
-    /// Settings of the fleet whose Envoys share the buckets of some rules. Without them, no rule
-    /// has [`Scope::Fleet`].
+    /// Settings of the fleet whose Envoys share the buckets of some rules. Without these settings,
+    /// no rule has [`Scope::Fleet`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fleet: Option<FleetSettings>,
     /// The rules in evaluation order.
@@ -96,10 +96,10 @@ impl Serialize for Version {
 pub struct StoreSettings {
     /// Maximum number of live buckets.
     pub buckets: u32,
-    /// Prefix of all shared-data keys and metrics. Two installations with different namespaces in
-    /// one `vm_id` share nothing.
+    /// Prefix of all shared-data keys and metrics. Two installations with different namespaces
+    /// share no data, even if they have the same `vm_id`.
     pub namespace: String,
-    /// File that keeps the buckets over restarts of Envoy.
+    /// File that preserves the buckets across restarts of Envoy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// Bounds on held requests.
@@ -110,11 +110,11 @@ pub struct StoreSettings {
 /// Bounds on the requests that one worker holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct WaitingSettings {
-    /// Maximum number of requests.
+    /// Maximum number of held requests.
     pub requests: u32,
-    /// Maximum memory that they take in Envoy, in MiB.
+    /// Maximum memory that held requests take in Envoy, in MiB.
     pub memory_mib: u32,
-    /// Maximum body size that Envoy buffers for each request, in KiB.
+    /// Maximum body size that Envoy buffers for each held request, in KiB.
     pub body_kib: u32,
 }
 
@@ -156,49 +156,49 @@ pub struct Rule {
     /// Treatment of requests with a value that is longer than the match can test.
     #[serde(skip_serializing_if = "OnLongValue::is_default")]
     pub on_long_value: OnLongValue,
-    /// If present, the rule applies only while an upstream fails.
+    /// If present, the rule applies only while an upstream is failing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<UpstreamCondition>,
-    /// Parts of the key that identifies a request's bucket. If empty, all requests share one
-    /// bucket.
+    /// Parts of the key that identifies a request's bucket. If the list is empty, all requests
+    /// share one bucket.
     pub key: Vec<KeyPart>,
-    /// What happens to requests that lack a key part.
+    /// Treatment of requests that lack a key part.
     pub on_missing_key: OnMissingKey,
-    /// What happens to requests with several values for a key part.
+    /// Treatment of requests with several values for a key part.
     #[serde(skip_serializing_if = "is_first")]
     pub on_ambiguous_key: OnAmbiguousKey,
-    /// Limits of a bucket.
+    /// Limits of each bucket.
     pub limits: Limits,
-    /// Which Envoys share the buckets.
+    /// The Envoys that share the buckets.
     #[serde(skip_serializing_if = "Scope::is_default")]
     pub scope: Scope,
     /// Cost of a request.
     pub cost: Cost,
     /// Mode: enforced, in shadow mode, or off.
     pub mode: Mode,
-    /// Name of the rule with which this rule is compared.
+    /// Name of the rule that this rule is compared with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shadows: Option<String>,
     /// True if later rules are skipped for requests that this rule matches.
     #[serde(skip_serializing_if = "is_false")]
     pub stop: bool,
-    /// What happens to a request if the store fails.
+    /// Treatment of requests if the store fails.
     pub on_error: OnError,
     /// Exceptions from the limits for some keys.
     #[serde(skip_serializing_if = "KeyMap::is_empty")]
     pub overrides: Overrides,
-    /// Bans for keys that are refused too often.
+    /// Bans keys whose requests are refused too often.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub penalty: Option<Penalty>,
     /// Response to refused requests.
     #[serde(skip_serializing_if = "Refuse::is_default")]
     pub refuse: Refuse,
-    /// Headers of responses.
+    /// Headers that the rule adds to responses.
     pub respond: Respond,
 }
 
-/// Suffix of a trial's name, after the name of the tried rule. No rule in a file can have such a
-/// name.
+/// Suffix that follows the name of the tried rule in the name of a trial. A name with this suffix
+/// is invalid in a rule file.
 pub const TRIAL: &str = "~trial";
 
 /// If `name` is the name of a trial, returns the name of the tried rule.
@@ -207,8 +207,8 @@ pub fn tried(name: &str) -> Option<&str> {
 }
 
 impl Rule {
-    /// Returns a trial of this rule: a copy in shadow mode, for the same requests, keys and costs,
-    /// whose limits can then be edited. It neither bans keys nor changes responses.
+    /// Returns a trial of this rule: a copy in shadow mode with the same match, key and cost, whose
+    /// limits can then be edited. A trial neither bans keys nor changes responses.
     #[must_use]
     pub fn trial(&self) -> Self {
         Self {
@@ -223,14 +223,14 @@ impl Rule {
         }
     }
 
-    /// Number that distinguishes this rule's buckets from buckets of other rules. It depends on the
-    /// rule's name and key, and is equal in all builds.
+    /// Returns a number that distinguishes this rule's buckets from the buckets of other rules. The
+    /// number depends on the rule's name and key, and is the same in all builds.
     pub fn tag(&self) -> u32 {
         let key = of_key(&self.key);
         tag(&[self.name.as_bytes(), b"\n", &key].concat())
     }
 
-    /// Number that differs for rules that differ in any field.
+    /// Returns a hash of all fields, which distinguishes rules that differ in any field.
     pub(crate) fn whole_tag(&self) -> u32 {
         tag(&serde_json::to_vec(self).unwrap_or_default())
     }
@@ -246,7 +246,7 @@ fn is_first(value: &OnAmbiguousKey) -> bool {
     *value == OnAmbiguousKey::First
 }
 
-/// What happens to requests that lack a key part.
+/// Treatment of requests that lack a key part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnMissingKey {
@@ -259,7 +259,7 @@ pub enum OnMissingKey {
     Share,
 }
 
-/// What happens to requests with several values for a key part.
+/// Treatment of requests with several values for a key part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnAmbiguousKey {
@@ -300,7 +300,7 @@ impl Mode {
     }
 }
 
-/// What happens to a request if the store fails.
+/// Treatment of requests if the store fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnError {
@@ -311,12 +311,12 @@ pub enum OnError {
     Refuse,
 }
 
-/// What happens to requests if it is unknown whether they match, because a value is longer than a
-/// regular expression can test.
+/// Treatment of requests for which the match is undecided, because a value is longer than a regular
+/// expression can test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnLongValue {
-    /// The rule applies. With the other settings, a client could escape a limit by making a value
+    /// The rule applies. With [`Skip`](Self::Skip), a client could escape a limit by making a value
     /// longer.
     #[default]
     Apply,
@@ -346,7 +346,7 @@ pub enum Reach {
 }
 
 impl Rule {
-    /// Checks whether the rule's match applies to a request, which may depend on `on_long_value`.
+    /// Checks whether the rule applies to a request, according to its match and `on_long_value`.
     pub fn reach(&self, request: &mut dyn Request) -> Reach {
         match (self.matches.fit(request), self.on_long_value) {
             (Fit::Yes, _) | (Fit::TooLong(_), OnLongValue::Apply) => Reach::Yes,
@@ -360,7 +360,7 @@ impl Rule {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Override {
-    /// The rule's limits, with all numbers of cost units multiplied by this factor.
+    /// The rule's limits, with all numbers that count cost units multiplied by this factor.
     Scale(Decimal),
     /// Limits that replace the rule's limits.
     Limits(Limits),
@@ -374,7 +374,7 @@ pub enum Override {
 pub type Overrides = KeyMap<Override>;
 
 impl<T: Serialize> Serialize for KeyMap<T> {
-    /// Serialises the map as an object from patterns to values.
+    /// Serialises the map as an object with one field per pattern.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut fields = serializer.serialize_map(Some(self.len()))?;
         for (pattern, value) in self.entries() {
@@ -384,10 +384,10 @@ impl<T: Serialize> Serialize for KeyMap<T> {
     }
 }
 
-// The identity of a rule's buckets has a separate format.
+// The identity of a rule's key has a separate format.
 //
-// This format never changes, even if fields of rule files are renamed, because the tag of a bucket
-// depends on it. With another tag, all live buckets would be lost.
+// This format never changes, even if fields of rule files are renamed, because the rule's tag
+// depends on it. If the tag changed, the rule would lose all its live buckets.
 
 /// Returns the identity of a key, which consists of the identities of its parts.
 fn of_key(parts: &[KeyPart]) -> Vec<u8> {
@@ -398,7 +398,7 @@ fn of_key(parts: &[KeyPart]) -> Vec<u8> {
 impl KeyPart {
     fn identity(&self) -> Value {
         if let Some(word) = self.word() {
-            // Uses the old name, because it is part of the tags of existing buckets.
+            // Uses the old name of the key part, because the tags of existing buckets depend on it.
             return text(if *self == Self::ClientCert {
                 "peer"
             } else {

@@ -1,4 +1,4 @@
-//! The rules in force, and the index that finds the rules that may match a request.
+//! The current rules, and the index that finds the rules that may match a request.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -17,7 +17,8 @@ use crate::request::{Request, without_query};
 use crate::rule::{Match, Mode, Override, PathMatch, Rule, Test, parts};
 use crate::versions::{Granted, History};
 
-/// The rules in force, in file order. An outcome keeps the rules that it refers to alive.
+/// The current rules, in file order. The outcome of an evaluation shares ownership of its rules, so
+/// that replaced rules stay alive while an outcome refers to them.
 #[derive(Clone, Debug, Default)]
 pub struct RuleSet {
     rules: Vec<Arc<ActiveRule>>,
@@ -25,7 +26,8 @@ pub struct RuleSet {
 }
 
 impl RuleSet {
-    /// Applies an edit of the rule `name` from `at`. Returns true if the rule exists.
+    /// Applies an edit to the rule `name`, effective at the instant `at`. Returns true if the rule
+    /// exists.
     pub fn edit(&mut self, name: &str, edit: &RuleEdit, carry: Carry, at: Nanos) -> bool {
         // An edit does not change the match, so the index stays valid.
         let mut rules = self.rules.iter_mut();
@@ -36,7 +38,8 @@ impl RuleSet {
         true
     }
 
-    /// Replaces rules by their indices. Rebuilds the index only if the match of a rule has changed.
+    /// Replaces the rules at the given indices. Rebuilds the index only if the match of a rule has
+    /// changed.
     pub fn replace(&mut self, changes: impl IntoIterator<Item = (usize, Arc<ActiveRule>)>) {
         let mut is_stale = false;
         for (place, new) in changes {
@@ -77,12 +80,13 @@ impl Deref for RuleSet {
 // The index only excludes rules. The remaining candidates are evaluated in full. The number of
 // lookups for a request depends on the kinds of tests in the rules, not on the number of rules.
 
-/// Number of rules up to which testing each rule is faster.
+/// Number of rules up to which testing every rule is faster than using the index.
 const FEW: usize = 4;
 /// Number of bits in a word.
 const WORD: usize = 64;
 
-/// A set of rules by index. An index beyond the maximum number of rules is always in the set.
+/// A set of rules, identified by their indices. An index beyond the maximum number of rules is
+/// always in the set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mask([u64; MAX_RULES / WORD]);
 
@@ -93,7 +97,7 @@ impl Mask {
         }
     }
 
-    /// Returns the first rule in the set with an index of at least `from`.
+    /// Returns the smallest index in the set that is at least `from`.
     pub(crate) fn next(&self, from: usize) -> usize {
         let mut at = from;
         while let Some(word) = self.0.get(at / WORD) {
@@ -126,12 +130,12 @@ fn bit(rule: usize) -> u64 {
     1_u64.wrapping_shl(place)
 }
 
-/// Rules by a text that they require in a request.
+/// Rules by a string that they require in a request, such as the method.
 #[derive(Clone, Debug, Default)]
 struct ByText {
-    /// Rules that require no text.
+    /// Rules that do not require a particular string.
     any: Mask,
-    /// Texts in order, with the rules that require them.
+    /// Strings in order, with the rules that require them.
     texts: Vec<(Vec<u8>, Mask)>,
 }
 
@@ -257,7 +261,8 @@ impl Index {
     }
 }
 
-/// Returns the common start of paths that match `template`, up to the slash before its first `{`.
+/// Returns the common prefix of all paths that match `template`, which ends with the slash before
+/// its first `{`.
 fn literal_prefix(template: &[u8]) -> &[u8] {
     let brace = template.iter().position(|b| *b == b'{');
     brace.and_then(|at| template.get(..at)).unwrap_or(template)
@@ -299,7 +304,7 @@ mod index_tests {
     }
 }
 
-// A rule in force, with the limits of each of its keys in each version.
+// A rule in force, and the limits of its keys in each version.
 
 /// A rule in force, with the changes that its live buckets may still need.
 #[derive(Clone, Debug)]
@@ -307,22 +312,24 @@ mod index_tests {
 pub struct ActiveRule {
     rule: Arc<Rule>,
     history: Arc<History>,
-    /// The scaled limits, which are shared with the replaced rule if its limits are equal.
+    /// The scaled limits, which are shared with the replaced rule if the limits and overrides are
+    /// unchanged.
     scales: Arc<Scales>,
     bans_keys: bool,
     reads_wall: bool,
     matches_all: bool,
-    /// True if requests carry numbers of the limits, or did before a change in the history.
+    /// True if requests carry numbers for the limits, or carried numbers before a change in the
+    /// history.
     is_sourced: bool,
     tag: u32,
 }
 
-/// The rule's limits, scaled by each scale in its overrides, in the order of the scales. Many keys
-/// have equal scales.
+/// The rule's limits, scaled by each distinct scale in its overrides, in ascending order of the
+/// scales. Keys with the same scale share the scaled limits.
 #[derive(Debug, Default)]
 struct Scales(Vec<(Decimal, Limits)>);
 
-/// Limits of a request that carries some of their numbers.
+/// Limits for a request that carries some of their numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Sourced {
     pub(crate) limits: Box<Limits>,
@@ -332,7 +339,7 @@ pub(crate) struct Sourced {
 /// The effect of a rule on a key.
 #[derive(Clone, Copy, Debug)]
 pub enum Grant<'a> {
-    /// A bucket with these limits.
+    /// The key has a bucket with these limits.
     Limits(&'a Limits),
     /// Every request is admitted.
     Unlimited,
@@ -341,19 +348,19 @@ pub enum Grant<'a> {
 }
 
 impl ActiveRule {
-    /// Creates a rule with its history.
+    /// Creates an active rule from a rule and its history.
     pub fn new(rule: impl Into<Arc<Rule>>, history: impl Into<Arc<History>>) -> Self {
         Self::build(rule.into(), history.into(), None, None)
     }
 
-    /// Returns the rule after a change of its limits, overrides or history. Unchanged parts are
-    /// shared.
+    /// Returns the active rule after a change of the limits, overrides or history. Shares unchanged
+    /// parts with `self`.
     #[must_use]
     pub fn replaced_by(&self, rule: Arc<Rule>, history: Arc<History>) -> Self {
         Self::build(rule, history, Some(self), None)
     }
 
-    /// Creates a rule that shares its buckets only with rules that are equal in all fields.
+    /// Creates an active rule that shares its buckets only with rules that are equal in all fields.
     pub fn alone(rule: Rule) -> Self {
         let tag = rule.whole_tag();
         Self::build(Arc::new(rule), Arc::default(), None, Some(tag))
@@ -396,7 +403,8 @@ impl ActiveRule {
         }
     }
 
-    /// Applies `edit` from `at`. Live buckets are converted when they are next touched.
+    /// Applies `edit`, effective at the instant `at`. Live buckets are converted when they are next
+    /// accessed.
     pub fn edit(&mut self, edit: &RuleEdit, carry: Carry, at: Nanos) {
         let mut rule = Rule::clone(&self.rule);
         edit.apply(&mut rule);
@@ -427,14 +435,14 @@ impl ActiveRule {
         })
     }
 
-    /// Returns true if requests carry numbers of the limits, or did before a change that live
-    /// buckets may still need. Each bucket then has separate limits.
+    /// Returns true if requests carry numbers for the limits, or carried numbers before a change
+    /// that live buckets may still need. In this case, each bucket has separate limits.
     pub const fn is_sourced(&self) -> bool {
         self.is_sourced
     }
 
-    /// Returns the limits of a request to the bucket of `key`, and the numbers that the request carries. Returns `None`
-    /// if no number of the key's limits comes with each request.
+    /// Returns the limits that apply to a request with this key, and the numbers that the request carries. Returns
+    /// `None` if no number of the key's limits comes with each request.
     #[inline(never)]
     pub(crate) fn sourced(&self, key: &str, request: &mut dyn Request) -> Option<Sourced> {
         if !self.rule.limits.is_template() {
@@ -449,12 +457,13 @@ impl ActiveRule {
         })
     }
 
-    /// Returns what the rule grants to a key.
+    /// Returns the effect of the rule on a key.
     pub fn grant(&self, key: &str) -> Grant<'_> {
         match self.rule.overrides.get(key) {
             None => Grant::Limits(&self.rule.limits),
             Some(Override::Limits(limits)) => Grant::Limits(limits),
-            // An edit whose limits cannot be scaled has been rejected before.
+            // The scaled limits exist, because an edit whose limits cannot be scaled is rejected
+            // earlier.
             Some(Override::Scale(scale)) => {
                 Grant::Limits(self.scales.get(*scale).unwrap_or(&self.rule.limits))
             }
@@ -463,7 +472,8 @@ impl ActiveRule {
         }
     }
 
-    /// Returns the limits for a request, which are the rule's limits if it has no key.
+    /// Returns the limits for a request with this key, or the rule's limits if the request has no
+    /// key.
     pub fn limits_for(&self, key: Option<&str>) -> &Limits {
         key.map_or(&self.rule.limits, |key| self.limits_of(key))
     }
@@ -483,12 +493,13 @@ impl ActiveRule {
         self.matches_all
     }
 
-    /// Creates a request to the bucket of `key`.
+    /// Creates an [`Acquire`], which takes the cost of a request from the bucket of `key`.
     pub fn acquire<'a>(&'a self, key: &'a str, request: BucketRequest) -> Acquire<'a> {
         self.acquire_of(self.limits_of(key), key, request)
     }
 
-    /// Creates a request to the bucket of `key`, which has these limits.
+    /// Creates an [`Acquire`], which takes the cost of a request from the bucket of `key` with
+    /// these limits.
     pub(crate) const fn acquire_of<'a>(
         &'a self,
         limits: &'a Limits,
@@ -504,7 +515,7 @@ impl ActiveRule {
         }
     }
 
-    /// Creates a return of the cost that a request took from the bucket of `key`.
+    /// Creates a [`Release`], which returns the cost that a request took from the bucket of `key`.
     pub const fn release<'a>(
         &'a self,
         key: &'a str,
@@ -521,8 +532,9 @@ impl ActiveRule {
         }
     }
 
-    /// Plans a waiting request again that was to pass this rule at `due`, and converts its
-    /// `receipt` to the rule's version. Returns `None` if nothing has changed for the request.
+    /// Replans a waiting request that would have passed this rule at `due`, and converts its
+    /// `receipt` to the rule's current version. Returns `None` if nothing has changed for the
+    /// request.
     pub fn plan(
         &self,
         key: &str,
@@ -557,7 +569,7 @@ impl ActiveRule {
     }
 
     /// Returns true if the rule's `when` applies to a request that the rule matches. If the store
-    /// cannot be read, it applies as well. Reading the bucket then also fails, so the rule's
+    /// cannot be read, `when` applies, too. Reading the bucket then also fails, so the rule's
     /// `on_error` decides.
     pub fn applies(
         &self,
@@ -593,7 +605,8 @@ impl LiveRule for ActiveRule {
         self.history.age(version)
     }
 
-    /// Returns the limits of a key. A key that is unlimited or banned keeps its bucket.
+    /// Returns the limits of a key's bucket. A key that is unlimited or banned keeps its bucket
+    /// under the rule's limits.
     fn limits_of(&self, key: &str) -> &Limits {
         match self.grant(key) {
             Grant::Limits(limits) => limits,
@@ -640,8 +653,8 @@ impl LiveRule for ActiveRule {
 }
 
 impl Scales {
-    /// Returns the scaled limits of a rule. Reuses `known`, whose limits must be equal to the
-    /// rule's.
+    /// Computes the scaled limits of a rule. Reuses the limits in `known`, which must have been
+    /// scaled from equal limits.
     fn of(rule: &Rule, known: Option<&Arc<Self>>) -> Self {
         let mut scales = Self::default();
         for own in rule.overrides.values() {

@@ -6,14 +6,14 @@
 //! bucket array, and a string, which each write allocates at its exact length. The allocator
 //! (tcmalloc) rounds each allocation up to a size class. `tests/tests/memory.rs` compares the sum
 //! with Envoy's count of allocated memory. The sum excludes freed blocks that the allocator keeps.
-//! After a flood of new keys of 24 bytes, the process was larger by a third of the shared part.
-//! With keys of 100 bytes, it was larger by as much again.
+//! After a flood of new 24-byte keys, the process was larger than computed by a third of the shared
+//! part. With 100-byte keys, it was larger by as much again.
 //!
-//! The part of a worker is the memory of its sandbox. A sandbox never shrinks, so this is the memory
-//! that reading the configuration needs. Edits need less memory, because only the changed parts are
-//! read again. The constants were fitted to the sandboxes' memory in Envoy, and the same test
-//! compares them. Earlier versions of limits, which are kept for live buckets after edits, are not
-//! included.
+//! The part of a worker is the memory of its sandbox. A sandbox never shrinks, so this part is the
+//! memory that a worker needs to read the configuration. Edits need less memory, because a worker
+//! reads only the changed parts again. The constants were fitted to the measured memory of
+//! sandboxes in Envoy, and `tests/tests/memory.rs` compares them, too. Earlier versions of limits,
+//! which are kept for live buckets after edits, are not included.
 
 use alloc::vec::Vec;
 
@@ -37,33 +37,35 @@ const CLASSES: &[usize] = &[
     1152, 1408, 1792, 2048, 2688, 3456, 4096, 4736, 6144, 8192, 9472, 12288, 16384, 20480, 28672,
     32768, 40960, 49152, 65536, 73728, 81920, 98304, 114_688, 131_072, 155_648, 204_800, 262_144,
 ];
-/// Page size of the allocator, in bytes. Allocations above the size classes take whole pages.
+/// Page size of the allocator, in bytes. Allocations that are larger than all size classes take
+/// whole pages.
 const PAGE_OF_ALLOCATOR: usize = 8192;
-/// Size of a map node, in bytes. It contains 72 bytes with hash, key, string and version. Loudou's
-/// keys are short enough to be stored inline.
+/// Size of a map node, in bytes. The hash, key, string and version in the node take 72 bytes.
+/// Loudou's keys are short enough to be stored inline.
 const NODE: usize = 80;
-/// Size of the map's bucket array per value, in bytes. It has one to two pointers per value.
+/// Size of the map's bucket array per value, in bytes. The array has one to two pointers per value.
 const INDEX: usize = 16;
 /// Maximum size of a string that needs no allocation, in bytes.
 const INLINE: usize = 22;
 /// Maximum additional size of a slot whose key is banned or has strikes, in bytes.
 const BAN_HISTORY: usize = 18;
-/// Additional size of a slot with the beginning of a refusal run, in bytes, not counting the
-/// units given back.
+/// Additional size of a slot that stores the beginning of a run of refusals, in bytes, without the
+/// returned units.
 const REFUSED_SINCE: usize = 5;
-/// Maximum size of an event that is kept, in bytes.
+/// Maximum size of a stored event, in bytes.
 pub const EVENT: usize = 1_024;
-/// Number of operators' actions that are kept.
+/// Maximum number of stored events about operators' actions.
 pub const EVENTS_OF_OPERATORS: usize = 1_024;
-/// Number of the filter's events that are kept.
+/// Maximum number of stored events of the filter.
 pub const EVENTS_OF_FILTER: usize = 256;
-/// Number of events in a value of shared data.
+/// Number of events in one value of shared data.
 pub const EVENTS_OF_SEGMENT: usize = 64;
-/// Size of the number and the length before an event, in bytes.
+/// Size of the number and the length that precede a stored event, in bytes.
 const EVENT_HEAD: usize = 16;
-/// Number of bans whose ends are kept, to report when they expire.
+/// Maximum number of bans whose ends are stored, in order to report when the bans expire.
 pub const BAN_ENDS: usize = 1_024;
-/// Maximum size of such an end with the names of key, rule and author, in bytes.
+/// Maximum size of a stored ban end with the key and the names of the rule and the author, in
+/// bytes.
 const BAN_END: usize = 32 + MAX_KEY + 2 * 63;
 /// Maximum size of the changes that a fleet shares, in bytes: names, values and authors of 8 192
 /// changes, the largest answer that can contain the last change, and 80 additional bytes for each
@@ -80,31 +82,31 @@ const METRICS: usize = 3_000;
 
 /// Size of a sandbox without rules.
 const SANDBOX: usize = 170 << 10;
-/// Memory of a worker's counts for `loudou top`, with keys of the maximum size.
+/// Memory that a worker's counts for `loudou top` take if all keys have the maximum size.
 const TOP: usize = 640 << 10;
 /// Size of a rule without its limits and overrides.
 const RULE: usize = 5_000;
 /// Size of a limit in a rule or an override.
 const LIMIT: usize = 930;
-/// Additional size of a limit per period of the calendar: twice the calendar with a zone of the
-/// maximum size, because an edit keeps the earlier limit, and its longer text.
+/// Additional size of a limit with a calendar window: twice the calendar with a time zone of the
+/// maximum size, because an edit keeps the earlier limit, and the longer text of the limit.
 const CALENDAR: usize = 2 * (size_of::<Calendar>() + MAX_ZONE) + 2 * MAX_ZONE;
-/// Ratio of a match's memory to the size of its text.
+/// Ratio of a match's memory to the size of the match as JSON.
 const MATCH: usize = 16;
 /// Number of copies of a regular expression's tables.
 const REGEX: usize = 3;
-/// Size of an override, which is sufficient for `banned` and `unlimited`.
+/// Size of an override without further data, such as `banned` or `unlimited`.
 const WORD: usize = 136;
 /// Number of copies of an override's key.
 const KEY: usize = 3;
 /// Additional size of an override with a scale.
 const SCALE: usize = 420;
-/// Additional size of each limit of the rule, once for each distinct scale.
+/// Additional size of each limit of the rule for each distinct scale.
 const SCALED: usize = 270;
 /// Additional size of an override with limits, not counting the limits.
 const OWN: usize = 290;
 
-/// Memory in Envoy, in bytes.
+/// Memory that a rule file takes in Envoy, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
     /// Memory that all workers share if all buckets are in use, belong to the rule with the largest
@@ -119,7 +121,7 @@ pub struct Memory {
     pub held: u64,
 }
 
-/// Returns the maximum size of a bucket with these limits in its page, in bytes.
+/// Returns the maximum size, in bytes, that a bucket with these limits takes in its page.
 pub fn bucket_bytes(limits: &Limits) -> usize {
     slot_bytes(limits.words())
 }
@@ -138,7 +140,7 @@ pub fn bucket_bytes_of(rule: &Rule) -> usize {
     scoped_bytes(&rule.limits.largest(), rule.scope)
 }
 
-/// Returns the maximum size of a bucket with any key of a rule, without bans and strikes, in bytes.
+/// Returns the maximum size of any bucket of a rule, without bans and strikes, in bytes.
 fn rule_bytes(rule: &Rule) -> usize {
     let bytes = |limits: &Limits| scoped_bytes(limits, rule.scope);
     let largest = rule.limits.largest();
@@ -160,7 +162,7 @@ fn usual_bytes(rule: &Rule) -> usize {
     rule_bytes(rule).saturating_add(strikes)
 }
 
-/// Returns the allocated size for this many bytes.
+/// Returns the size that the allocator uses for an allocation of this many bytes.
 fn allocated(bytes: usize) -> usize {
     let class = CLASSES.iter().find(|class| **class >= bytes);
     class.copied().unwrap_or_else(|| {
@@ -169,11 +171,11 @@ fn allocated(bytes: usize) -> usize {
     })
 }
 
-/// Returns the memory of a value of shared data with this many bytes.
+/// Returns the memory that a value of shared data with this many bytes takes.
 fn value(bytes: usize) -> usize {
     let string = match bytes {
         0..=INLINE => 0,
-        // The string ends with a zero byte and grows in steps of 16.
+        // The string ends with a zero byte and grows in steps of 16 bytes.
         _ => allocated(bytes.saturating_add(1).next_multiple_of(16)),
     };
     string.saturating_add(NODE).saturating_add(INDEX)
@@ -188,7 +190,7 @@ fn wide(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// Returns the memory of a file, assuming that all buckets have the maximum size.
+/// Returns the memory that a rule file takes, assuming that all buckets have the maximum size.
 pub fn memory(file: &RuleFile) -> Memory {
     let banned = largest(file, rule_bytes).saturating_add(BAN_HISTORY + REFUSED_SINCE);
     let full = store(file, largest(file, usual_bytes), USUAL_KEY);
@@ -219,17 +221,18 @@ pub fn in_use(file: &RuleFile, buckets: u64) -> u64 {
         .saturating_add(counts(file, USUAL_KEY, upstreams::PROMISED))
 }
 
-/// Returns the maximum size of a bucket, in bytes.
+/// Returns the maximum size of a bucket of any rule, in bytes.
 fn largest(file: &RuleFile, bytes: fn(&Rule) -> usize) -> usize {
     let buckets = file.rules.iter().map(bytes);
     buckets.max().unwrap_or_else(|| slot_bytes(0))
 }
 
-/// Returns the maximum memory of events and ban ends, which does not depend on the rules.
+/// Returns the maximum memory that stored events and ban ends take. This memory does not depend on
+/// the rules.
 pub fn audit() -> usize {
     let segment = EVENTS_OF_SEGMENT.saturating_mul(EVENT.saturating_add(EVENT_HEAD));
     let segments = EVENTS_OF_OPERATORS.saturating_add(EVENTS_OF_FILTER) / EVENTS_OF_SEGMENT;
-    // The tail contains the open segments of both rings.
+    // The tail contains the unfinished segments of both event rings.
     let tail = value(segment.saturating_mul(2));
     let ends = value(BAN_ENDS.saturating_mul(BAN_END));
     value(segment)
@@ -238,13 +241,14 @@ pub fn audit() -> usize {
         .saturating_add(ends)
 }
 
-/// Returns the maximum memory of the changes that a fleet shares, if it shares any rule.
+/// Returns the maximum memory of the changes that a fleet shares; 0 if it shares no rule.
 fn changes(file: &RuleFile) -> usize {
     let is_shared = file.rules.iter().any(|rule| rule.scope == Scope::Fleet);
     if is_shared { value(FLEET_CHANGES) } else { 0 }
 }
 
-/// Returns the memory of all pages, full and with their names, and of the rules' data.
+/// Returns the memory that all pages take if they are full, including the names of their buckets
+/// and the rules' data.
 fn store(file: &RuleFile, bucket: usize, key: usize) -> u64 {
     // The names of evicted buckets stay until their space is needed, so this assumes the maximum
     // number of names.
@@ -258,13 +262,13 @@ fn pages(file: &RuleFile) -> u64 {
     u64::from(file.store.buckets).div_ceil(wide(SLOTS))
 }
 
-/// Returns the memory of a page with these slots, and of its names.
+/// Returns the memory that a page with this many slots and its names take.
 fn page_memory(bucket: usize, slots: usize, (names, key): (usize, usize)) -> u64 {
     let page = bucket.saturating_mul(slots).saturating_add(PAGE_HEAD);
     wide(value(page).saturating_add(value(names::bytes(names, key))))
 }
 
-/// Returns the memory of the rules' data.
+/// Returns the memory that the rules' data takes.
 fn of_rules(file: &RuleFile) -> u64 {
     let json = json_bytes(file);
     let configured = allocated(json).saturating_mul(CONFIGURATIONS);
@@ -281,8 +285,7 @@ fn counts(file: &RuleFile, name: usize, upstreams: usize) -> u64 {
     wide(value(top::shared_bytes(name)).saturating_add(upstreams))
 }
 
-/// Returns the upper bound of the memory for held requests in a worker, if any rule may hold
-/// requests.
+/// Returns the upper bound of a worker's memory for held requests; 0 if no rule may hold requests.
 fn held(file: &RuleFile) -> u64 {
     let may_hold = |rule: &Rule| {
         let own = rule.overrides.values().any(|own| match own {
@@ -298,7 +301,7 @@ fn held(file: &RuleFile) -> u64 {
     }
 }
 
-/// Returns true if requests may wait for tokens from a fleet.
+/// Returns true if requests may wait for tokens from the relay.
 fn waits_for_relay(rule: &Rule) -> bool {
     rule.scope == Scope::Fleet && rule.mode == Mode::Enforce
 }
@@ -311,7 +314,7 @@ fn worker(file: &RuleFile) -> u64 {
     })
 }
 
-/// Returns the additional memory of limits per period of the calendar.
+/// Returns the additional memory that the calendar windows of these limits take.
 fn calendars_in_worker(limits: &Limits) -> usize {
     let has_calendar = |limit: &&Limit| match limit.algorithm() {
         Algorithm::FixedWindow(window) => window.calendar().is_some(),

@@ -6,36 +6,36 @@
 
 use crate::metadata::{Fields, Wire};
 
-/// Fields of `TokenUsage`.
+/// Field numbers of `TokenUsage`.
 const MODEL: u64 = 2;
 const INPUT: u64 = 3;
 const OUTPUT: u64 = 4;
 const INPUT_DETAILS: u64 = 6;
 const EXTRACTION_STATUS: u64 = 9;
-/// Field of the details of the input.
+/// Field number in the details of the input.
 const CACHED: u64 = 1;
-/// Field of a wrapped number.
+/// Field number of the number in a wrapper message.
 const VALUE: u64 = 1;
-/// Status of a record that is complete.
+/// Status of a complete record.
 const COMPLETE: u64 = 1;
 
-/// The tokens of a response.
+/// Token counts of a request and its response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TokenUsage<'a> {
-    /// Name of the model as the upstream wrote it. It can have any bytes.
+    /// Name of the model as the upstream wrote it. The name can contain any bytes.
     pub model: &'a [u8],
-    /// Tokens of the request.
+    /// Number of tokens in the request.
     pub input: u64,
-    /// Tokens of the response.
+    /// Number of tokens in the response.
     pub output: u64,
-    /// Tokens of the request that the upstream read from its cache.
+    /// Number of tokens in the request that the upstream read from its cache.
     pub cached: u64,
     /// True if Envoy has read the whole response.
     pub is_complete: bool,
 }
 
 impl<'a> TokenUsage<'a> {
-    /// Reads a message. Returns `None` if it counts no tokens at all.
+    /// Parses a message. Returns `None` if the message contains no token counts.
     pub fn parse(message: &'a [u8]) -> Option<Self> {
         let mut usage = Self::default();
         let mut is_known = false;
@@ -60,7 +60,7 @@ impl<'a> TokenUsage<'a> {
     }
 }
 
-/// Returns a wrapped number, which is absent if it is 0.
+/// Returns the number in a wrapper message. Protobuf omits a number of 0.
 fn number(wrapped: &[u8]) -> u64 {
     match Fields(wrapped).filter(|(field, _)| *field == VALUE).last() {
         Some((_, Wire::Number(number))) => number,

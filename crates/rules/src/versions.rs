@@ -1,8 +1,9 @@
 //! Tracks the versions of a rule's limits, and converts its buckets from one version to the next.
 //!
-//! A bucket contains the number of the version that wrote it. When it is next touched, each later
-//! change of the rule's limits and of the key's overrides is applied to it, as of the time of that
-//! change. So the level is the same as if all buckets had been converted at once.
+//! A bucket contains the number of the version under which it was last written. When the bucket is
+//! next accessed, each later change of the rule's limits and of the key's overrides is applied to
+//! it, as of the time of that change. The level is therefore the same as if all buckets had been
+//! converted immediately.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -22,7 +23,7 @@ pub struct Change {
     pub version: u32,
     /// Time of the change.
     pub at: Nanos,
-    /// Treatment of the levels of buckets.
+    /// Treatment of the buckets' levels.
     pub carry: Carry,
     /// The part of the rule that was replaced.
     pub before: Before,
@@ -33,7 +34,7 @@ pub struct Change {
 pub enum Before {
     /// The rule's limits.
     Limits(Limits),
-    /// Some of the overrides; `None` for a key that had no override.
+    /// The replaced overrides; `None` for a pattern that had no override.
     Overrides(Arc<[(String, Option<Override>)]>),
     /// Nothing, because only the levels were reset.
     Same,
@@ -42,9 +43,9 @@ pub enum Before {
 /// Changes of a rule that live buckets may still need, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// Version from which on all changes are known.
+    /// Version since which all changes are known.
     pub since: u32,
-    /// Version in force.
+    /// Current version.
     pub version: u32,
     /// Changes from `since` to `version`.
     pub changes: Vec<Change>,
@@ -60,9 +61,9 @@ impl History {
         }
     }
 
-    /// Records that `before` became `after` at the instant `at`, which creates `version`. Returns
-    /// true if the change concerns any bucket. A change of overrides keeps the used amount, unless
-    /// `carry` is `reset`.
+    /// Records the change from `before` to `after` at the instant `at`, which creates `version`.
+    /// Returns true if the change affects any bucket. A change of overrides keeps the used amount,
+    /// unless `carry` is `reset`.
     pub fn note(
         &mut self,
         before: &Rule,
@@ -106,7 +107,7 @@ impl History {
         });
     }
 
-    /// Returns all limits that were in force before.
+    /// Returns all limits that the changes replaced.
     pub(crate) fn limits(&self) -> impl Iterator<Item = &Limits> {
         self.changes.iter().flat_map(|change| {
             let (of_rule, overrides) = match &change.before {
@@ -129,7 +130,7 @@ impl History {
         self.changes.retain(|change| change.version > version);
     }
 
-    /// Compares the version of a bucket with the version in force.
+    /// Compares the version of a bucket with the current version.
     pub fn age(&self, version: u32) -> Age {
         match version.cmp(&self.version) {
             core::cmp::Ordering::Less => Age::Older,
@@ -138,7 +139,7 @@ impl History {
         }
     }
 
-    /// Converts the bucket of `key` from `version` to the version in force, in which it has
+    /// Converts the bucket of `key` from `version` to the current version, in which the bucket has
     /// `limits`. Returns `None` if the bucket does not change. A bucket of an unknown version is
     /// replaced with a new one.
     pub fn bring_forward(
@@ -165,7 +166,7 @@ impl History {
 
     /// Converts the amount that a waiting request took from the bucket of `key` at `version`, in
     /// the same way as [`History::bring_forward`] converts the bucket. Also returns the limits that
-    /// the key had at that version. Returns `None` if nothing changes for the request, or if the
+    /// the key had in that version. Returns `None` if nothing changes for the request, or if the
     /// version is no longer known.
     pub fn bring_taken_forward<'a>(
         &'a self,
@@ -189,8 +190,8 @@ impl History {
         Some((moved?, first.old))
     }
 
-    /// Returns the limits that the bucket of `key` has in the version in force, with the numbers
-    /// that it stores. `version` is the version of the bucket.
+    /// Returns the limits that the bucket of `key` has in the current version, with the numbers
+    /// that the bucket stores. `version` is the version of the bucket.
     pub(crate) fn limits_in<'a>(
         &'a self,
         rule: &'a Rule,
@@ -213,7 +214,8 @@ impl History {
         (key, limits): (&str, &'a Limits),
         of: (&Bucket, u32),
     ) -> Vec<Conversion<'a>> {
-        // The limits of a key without numbers from requests are known.
+        // Without numbers from requests, `limits` are already the key's limits in the current
+        // version.
         let granted = if limits.numbers().is_empty() {
             Granted::fixed(limits)
         } else {
@@ -251,8 +253,9 @@ impl History {
         conversions
     }
 
-    /// Returns the limits that a bucket of `key` had since `version`, oldest first, with the numbers
-    /// that the bucket stores. `granted` gives the key its limits in the version in force.
+    /// Returns the limits that a bucket of `key` had since `version`, oldest first, with the
+    /// numbers that the bucket stores. `granted` is the source of the key's limits in the current
+    /// version.
     fn stages<'a>(
         &'a self,
         rule: &'a Rule,
@@ -278,8 +281,8 @@ impl History {
         all.map(stage).collect()
     }
 
-    /// Returns the changes since `version` that concern `key`, newest first, with the limits and
-    /// the override before each change.
+    /// Returns the changes since `version` that affect `key`, newest first, with the limits and the
+    /// override before each change.
     fn steps<'a>(
         &'a self,
         rule: &'a Rule,
@@ -317,7 +320,7 @@ impl History {
     }
 }
 
-/// Limits of a bucket, and the change that replaced them; `None` for the limits in force.
+/// Limits of a bucket, and the change that replaced them; `None` for the current limits.
 struct Stage<'a> {
     limits: Cow<'a, Limits>,
     change: Option<&'a Change>,
@@ -338,7 +341,7 @@ struct Conversion<'a> {
 pub(crate) struct Granted<'a> {
     rule: &'a Limits,
     gives: Option<Override>,
-    /// The limits, unless requests carry numbers of them.
+    /// The limits, unless requests carry numbers for them.
     fixed: Option<Cow<'a, Limits>>,
 }
 
@@ -356,7 +359,7 @@ impl<'a> Granted<'a> {
         Self::new(rule, first.map(|(_, gives)| gives.clone()))
     }
 
-    /// Returns a source with these limits, which no request changes.
+    /// Returns a source that always gives these limits, whatever numbers requests carry.
     const fn fixed(limits: &'a Limits) -> Self {
         Self {
             rule: limits,
@@ -375,7 +378,7 @@ impl<'a> Granted<'a> {
         Self { rule, gives, fixed }
     }
 
-    /// Returns the template of the key's limits, if requests carry numbers of them.
+    /// Returns the template of the key's limits, if requests carry numbers for them.
     pub(crate) fn template(&self) -> Option<&'a Limits> {
         self.fixed.is_none().then_some(self.rule)
     }
@@ -392,15 +395,15 @@ impl<'a> Granted<'a> {
         }
     }
 
-    /// Returns the numbers in a bucket of the key.
+    /// Returns the numbers that a bucket of the key stores.
     fn numbers_in(&self, bucket: &Bucket) -> Numbers {
         let template = self.template();
         template.map_or_else(Numbers::new, |template| template.numbers_in(bucket))
     }
 
-    /// Returns the numbers of a bucket after a change from `before`, in which it had `numbers`. They
-    /// stay if the same limits have the same sources. Otherwise, the defaults are in force until the
-    /// next request.
+    /// Returns the numbers of a bucket after a change from `before`, under which it had `numbers`.
+    /// The numbers stay if the same limits have the same sources. Otherwise, the defaults apply
+    /// until the next request.
     fn numbers_from(&self, before: &Self, numbers: Numbers) -> Numbers {
         let sources = |granted: &Self| -> Vec<_> {
             let limits = granted.template().into_iter().flatten();
@@ -425,8 +428,8 @@ impl<'a> Granted<'a> {
     }
 }
 
-/// Returns the overrides of `before` that `after` lacks or changes, in the order of their patterns,
-/// as required by the record. `None` stands for keys that are new in `after`.
+/// Returns the overrides of `before` that `after` changes or removes, sorted by pattern, as the
+/// filter's record requires. `None` stands for patterns that are new in `after`.
 fn replaced_overrides(before: &Rule, after: &Rule) -> Vec<(String, Option<Override>)> {
     // `changed_since` returns two sorted runs, so most insertions are at the end.
     let mut patterns: Vec<String> = Vec::new();
@@ -442,12 +445,12 @@ fn replaced_overrides(before: &Rule, after: &Rule) -> Vec<(String, Option<Overri
     patterns.into_iter().map(before).collect()
 }
 
-/// Returns the limits that an override gives to a bucket, where `rule` contains the rule's limits.
-/// A key that is unlimited or banned keeps its bucket under the rule's limits.
+/// Returns the limits that an override gives to a bucket of a rule with the limits `rule`. A key
+/// that is unlimited or banned keeps its bucket under the rule's limits.
 pub(crate) fn limits_of<'a>(gives: &Override, rule: &'a Limits) -> Cow<'a, Limits> {
     match gives {
         Override::Limits(limits) => Cow::Owned(limits.clone()),
-        // An edit whose limits cannot be scaled has been rejected before.
+        // Scaling succeeds, because an edit whose limits cannot be scaled is rejected earlier.
         Override::Scale(scale) => scaled(rule, *scale).map_or(Cow::Borrowed(rule), Cow::Owned),
         Override::Unlimited | Override::Banned => Cow::Borrowed(rule),
     }

@@ -1,5 +1,5 @@
-//! Reads the plugin configuration of the admin role, and the settings of the admin API that a data
-//! role serves.
+//! Reads the configuration of the admin role, and the settings of an admin API that a plugin embeds
+//! in addition to limiting requests.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -35,7 +35,7 @@ pub(super) const ADMIN_FILE: Object = object!([
     ),
     Field::required("admin", Form::Defined("admin"), "The admin role."),
 ]);
-/// Grammar of the field `admin` of the admin role.
+/// Grammar of the field `admin` in the admin role's configuration.
 pub(super) const ADMIN: Object = object!([
     Field::required(
         "role",
@@ -55,7 +55,7 @@ pub(super) const ADMIN: Object = object!([
         "The hosts that requests may name, without ports, besides loopback and the listener's address.",
     ),
 ]);
-/// Grammar of the field `admin` of a rule file.
+/// Grammar of the field `admin` in a rule file.
 pub(super) const EMBEDDED: Object = object!([
     Field::required(
         "at",
@@ -70,19 +70,19 @@ pub(super) const EMBEDDED: Object = object!([
         "The hosts that requests may name, without ports, besides loopback.",
     ),
 ]);
-/// Grammar of access tokens, if the list may be empty.
+/// Grammar of a list of access tokens that may be empty.
 const TOKENS: Form = Form::List(&List {
     fewest: 0,
     most: 0,
     item: Field::value(Form::Defined("token"), ""),
 });
-/// Grammar of access tokens, if at least one is required.
+/// Grammar of a list of access tokens that must not be empty.
 const SOME_TOKENS: Form = Form::List(&List {
     fewest: 1,
     most: 0,
     item: Field::value(Form::Defined("token"), ""),
 });
-/// Grammar of the hosts that requests may name.
+/// Grammar of the list of hosts to which requests may be addressed.
 const HOSTS: Form = Form::List(&List {
     fewest: 0,
     most: 0,
@@ -118,14 +118,14 @@ pub(super) const TOKEN: Object = object!([
 pub struct AdminSettings {
     /// Settings of the store that the admin API serves.
     pub store: StoreSettings,
-    /// Access tokens. If there are none, loopback clients have full access.
+    /// Access tokens. Without tokens, loopback clients have full access.
     pub tokens: Vec<Token>,
-    /// Hosts that requests may name in addition to loopback and the listener's address, in lower
-    /// case.
+    /// Hosts, in lower case, to which requests may be addressed in addition to loopback and the
+    /// listener's address.
     pub hosts: Vec<String>,
 }
 
-/// An access token, of which only the hash is known.
+/// An access token. The configuration contains only its hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
     /// Name of the token's holder, which is shown in events.
@@ -140,24 +140,24 @@ pub struct Token {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
-    /// May only read.
+    /// Read access only.
     #[default]
     View,
-    /// May read and write.
+    /// Read and write access.
     Edit,
 }
 
-/// Settings of the admin API that a data role serves.
+/// Settings of an admin API that a plugin embeds in addition to limiting requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EmbeddedAdmin {
-    /// Path prefix of the API. It begins with a slash and does not end with one.
+    /// Path prefix of the API. The prefix begins with a slash and does not end with one.
     pub at: String,
-    /// Settings of the API, with at least one token.
+    /// Settings of the API, which include at least one token.
     pub settings: AdminSettings,
 }
 
-/// Returns true if a document configures the admin role. A document with rules configures the data
-/// role, even if it also has an embedded admin API.
+/// Returns true if a document configures the admin role. A document with `rules` configures the
+/// data role, which limits requests, even if the document also embeds an admin API.
 pub fn is_admin(document: &Value) -> bool {
     document.get("admin").is_some() && document.get("rules").is_none()
 }
@@ -183,7 +183,7 @@ fn settings(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<AdminSetting
     Some(with_callers(&admin, store, report))
 }
 
-/// Reads the field `admin` of a rule file with the given store settings.
+/// Reads the field `admin` of a rule file. `store` contains the store settings of the same file.
 pub(super) fn embedded(
     cursor: &Cursor<'_, '_>,
     store: &StoreSettings,
@@ -200,8 +200,8 @@ pub(super) fn embedded(
     let tokens = admin.need("tokens", "a list of tokens", report)?;
     let settings = with_callers(&admin, store.clone(), report);
     if tokens.value.as_array().is_some_and(Vec::is_empty) {
-        // Tokens are required, because behind a proxy on the same machine, all clients seem to
-        // connect from loopback.
+        // Tokens are required, because all clients appear to connect from loopback if a proxy runs
+        // on the same machine.
         report.error(&tokens, "no tokens", "at least one token");
     }
     Some(EmbeddedAdmin {

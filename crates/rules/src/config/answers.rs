@@ -18,16 +18,16 @@ const GRPC: [(&str, GrpcStatus); 2] = [
     ("resource_exhausted", GrpcStatus::ResourceExhausted),
     ("unavailable", GrpcStatus::Unavailable),
 ];
-/// Maximum size of a body's text, in bytes.
+/// Maximum size of a text body, in bytes.
 const MAX_BODY: usize = 4096;
 /// Maximum size of a header value, in bytes.
 const MAX_VALUE: usize = 1024;
-/// Maximum number of headers of a refusal.
+/// Maximum number of headers that a rule can add to refusals.
 const MAX_HEADERS: usize = 16;
 /// Default content type of a text body.
 const CONTENT_TYPE: &str = "text/plain; charset=utf-8";
-/// Headers that cannot be set here, because Envoy or another field sets them, or because they
-/// concern the connection.
+/// Headers that `refuse.headers` cannot set, because Envoy or another field of the rule sets them,
+/// or because they control the connection.
 const NOT_SETTABLE: &[&str] = &[
     "connection",
     "content-length",
@@ -43,8 +43,8 @@ const NOT_SETTABLE: &[&str] = &[
     "transfer-encoding",
     "upgrade",
 ];
-/// Prefixes of header names that cannot be set here, because another field or gRPC sets these
-/// headers.
+/// Prefixes of header names that `refuse.headers` cannot set, because gRPC or another field of the
+/// rule sets these headers.
 const NOT_SETTABLE_STARTS: &[&str] = &[":", "grpc-", "x-loudou-", "x-ratelimit-"];
 
 const STATUS: Field = Field::optional("status", Form::Integer(400, 599), "429", "The HTTP status.");
@@ -113,7 +113,7 @@ const HEADERS: [(&str, RateLimitHeaders); 6] = [
 ];
 const JITTER: Field = Field::optional(
     "retry_after_jitter",
-    // A jitter of 1 at most doubles the wait.
+    // With the maximum jitter of 1, the wait at most doubles.
     Form::Decimal(
         Decimal::from_thousandths(0),
         Decimal::from_thousandths(1_000),
@@ -251,8 +251,8 @@ fn headers(cursor: &Cursor<'_, '_>, report: &mut Report) -> Vec<(String, String)
     headers
 }
 
-/// Returns the problem of a header name (in lower case) with the allowed names. `None` if the name
-/// is valid.
+/// Checks a header name, which must be in lower case. Returns an error message and the allowed
+/// names, or `None` if the name is valid.
 fn why_not(name: &str, is_there: bool) -> Option<(&'static str, &'static str)> {
     let fits = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     if NOT_SETTABLE.contains(&name) || NOT_SETTABLE_STARTS.iter().any(|s| name.starts_with(s)) {

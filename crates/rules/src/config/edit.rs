@@ -1,5 +1,5 @@
-//! Edits of rules, which replace parts of a rule. The reader checks that the new parts fit the
-//! others.
+//! Reads edits, which replace parts of a rule. After an edit, [`misfits`] finds the overrides that
+//! do not fit the rule's limits.
 
 use alloc::vec::Vec;
 
@@ -17,13 +17,13 @@ use crate::rule::{Mode, Override, Overrides, Rule};
 /// Names of the rule parts that an edit may replace.
 pub const FIELDS: &[&str] = &["limits", "mode", "penalty", "overrides"];
 
-/// New values of the parts that an edit replaces. `None` leaves a part unchanged.
+/// New values of the parts of a rule that an edit replaces. `None` leaves a part unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RuleEdit {
     /// New limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limits>,
-    /// A new mode.
+    /// The new mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
     /// The new penalty. `Some(None)` removes the penalty.
@@ -35,7 +35,7 @@ pub struct RuleEdit {
 }
 
 impl RuleEdit {
-    /// Replaces parts of a rule.
+    /// Applies the edit to a rule.
     pub fn apply(&self, rule: &mut Rule) {
         if let Some(limits) = &self.limits {
             rule.limits.clone_from(limits);
@@ -57,7 +57,7 @@ impl RuleEdit {
         limits && mode && self.penalty.is_none() && self.overrides.is_none()
     }
 
-    /// Removes each field whose value `rule` already has.
+    /// Removes each part whose new value equals the current value in `rule`.
     #[must_use]
     pub fn beyond(self, rule: &Rule) -> Self {
         Self {
@@ -69,16 +69,16 @@ impl RuleEdit {
     }
 }
 
-/// Reads the body of an edit, such as `{"limits": [...], "mode": "shadow"}`. It must have at least
-/// one part.
+/// Reads the body of an edit, such as `{"limits": [...], "mode": "shadow"}`. An edit must replace
+/// at least one part of the rule.
 pub fn parse_edit(document: &Value) -> Result<RuleEdit, Vec<Problem>> {
     let mut report = Report::default();
     let edit = edit(&Cursor::root(document), &mut report);
     report.unless_invalid(edit)
 }
 
-/// Reads the override of one key, such as `{"scale": 10}`. If the rule's limits are known, the
-/// override must fit them.
+/// Reads the override of one key, such as `{"scale": 10}`. If `limits` contains the rule's limits,
+/// a scale must fit them.
 pub fn parse_override(
     pattern: &str,
     document: &Value,
@@ -91,7 +91,7 @@ pub fn parse_override(
     report.unless_invalid(value)
 }
 
-/// Returns the problems of overrides whose scale is too large or too small for the rule's limits.
+/// Returns a problem for each override whose scale is too large or too small for the rule's limits.
 pub fn misfits(rule: &Rule) -> Vec<Problem> {
     let overrides = rule.overrides.iter();
     let scales = overrides.filter_map(|(pattern, own)| match own {

@@ -1,4 +1,4 @@
-//! Renders the fields of rule files as Markdown tables, from the grammar.
+//! Generates Markdown tables of the fields of rule files from the grammar.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -11,8 +11,8 @@ use super::schema::{default_value, defined};
 
 const HEAD: &str = "| field | values | default | meaning |\n| --- | --- | --- | --- |\n";
 
-/// Returns Markdown tables of all fields of a rule, the surrounding file, each algorithm, and the
-/// admin role.
+/// Returns Markdown tables of the fields of a rule, of the file around the rules, of the admin
+/// role's configuration, and of each algorithm.
 pub fn fields_markdown() -> String {
     let mut out = String::new();
     for (title, name) in [
@@ -59,11 +59,11 @@ fn rows(object: &Object, place: &str, within: &[&str], out: &mut String) {
     }
 }
 
-/// Adds rows for the fields within a form, unless they are already listed.
+/// Adds rows for the fields nested in a form, unless another table or row already lists them.
 fn below(form: Form, place: &str, within: &[&str], out: &mut String) {
     match form {
-        // `not` is a match, which is already listed. Limits, rules and defaults have separate
-        // tables.
+        // `not` contains a match, whose fields are already listed. Limits and rules have separate
+        // tables, and `defaults` has the fields of a rule.
         Form::Defined(name) if within.contains(&name) => {}
         Form::Defined("limits" | "rule" | "defaults") => {}
         Form::Defined(name) => {
@@ -104,7 +104,8 @@ fn row(field: &Field, place: &str, out: &mut String) {
     out.extend([format!("| {} |\n", cells.join(" | "))]);
 }
 
-/// Formats a text as Markdown code. Text with a backtick needs two backticks around it.
+/// Formats a string as inline code in Markdown. A string that contains a backtick is enclosed in
+/// two backticks.
 fn code(text: &str) -> String {
     if text.contains('`') {
         format!("`` {text} ``")

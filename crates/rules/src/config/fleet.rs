@@ -27,7 +27,7 @@ const OUTAGES: [(&str, OnOutage); 3] = [
     ("admit", OnOutage::Admit),
     ("refuse", OnOutage::Refuse),
 ];
-/// Words of the field `scope`.
+/// Allowed values of the field `scope`.
 pub(super) const SCOPES: [(&str, Scope); 2] = [("envoy", Scope::Envoy), ("fleet", Scope::Fleet)];
 pub(super) const SCOPE: Field = Field::optional(
     "scope",
@@ -121,7 +121,7 @@ pub(super) fn settings(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<F
     })
 }
 
-/// Reads a secret. Its problems do not show the value.
+/// Reads a secret. A problem with the secret does not reveal its value.
 fn token(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Secret> {
     let text = cursor.value.as_str().unwrap_or("");
     let fits = (1..=MAX_TOKEN).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
@@ -132,7 +132,7 @@ fn token(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Secret> {
     fits.then(|| Secret::new(text.to_string()))
 }
 
-/// Reports a rule with fleet scope in a file without a fleet.
+/// Reports that a rule has fleet scope although the file configures no fleet.
 pub(super) fn no_fleet(scope: &Cursor<'_, '_>, report: &mut Report) {
     let message = "`scope: fleet` needs the field `fleet` in the file";
     let allowed =
@@ -140,15 +140,16 @@ pub(super) fn no_fleet(scope: &Cursor<'_, '_>, report: &mut Report) {
     report.error(scope, message, allowed);
 }
 
-/// Adds to `problem` the reason why an edit cannot change the scope.
+/// Replaces the message of `problem` with the reason why an edit cannot change the scope.
 pub(super) fn not_edited(problem: &mut Problem) {
     problem.message =
         "an edit cannot change the scope, because each scope has separate buckets".into();
     problem.suggestion = None;
 }
 
-/// Returns a problem for each limit of a rule and its overrides that a fleet cannot share. Empty
-/// unless the rule has fleet scope. Paths are relative to the rule.
+/// Returns a problem for each limit, in the rule or in its overrides, that a fleet cannot share.
+/// The list is empty unless the rule has fleet scope. The paths of the problems are relative to the
+/// rule.
 pub fn unshared(rule: &Rule) -> Vec<Problem> {
     let (limits, overrides) = (
         Path::root().field("limits"),
@@ -162,7 +163,8 @@ pub fn unshared(rule: &Rule) -> Vec<Problem> {
     problems
 }
 
-/// Returns a problem for each limit at the path `at` that a fleet cannot share.
+/// Returns a problem for each of these limits that a fleet cannot share. `at` is the path of the
+/// limits.
 pub(super) fn of_limits(limits: &Limits, at: &Path) -> Vec<Problem> {
     let largest = limits.largest();
     let limits = largest.iter().enumerate();
@@ -170,7 +172,8 @@ pub(super) fn of_limits(limits: &Limits, at: &Path) -> Vec<Problem> {
     problems.collect()
 }
 
-/// Returns a problem for each limit in the overrides at the path `at` that a fleet cannot share.
+/// Returns a problem for each limit in these overrides that a fleet cannot share. `at` is the path
+/// of the overrides.
 pub(super) fn of_overrides(overrides: &Overrides, at: &Path) -> Vec<Problem> {
     let own = overrides.iter().filter_map(|(pattern, own)| match own {
         Override::Limits(limits) => Some((pattern, limits)),

@@ -11,7 +11,8 @@ use crate::joined::joined;
 use loudou_limiter::bounds::{MAX_AMOUNT, MAX_PERIOD};
 use loudou_limiter::{DURATION_FORM, Decimal, Nanos, RATE_FORM};
 
-/// Aliases of fields and words, with their canonical names. The reader accepts both.
+/// Aliases of fields and words, with their canonical names. The reader accepts both the aliases and
+/// the canonical names.
 pub(super) const ALIASES: [(&str, &str); 3] = [
     ("share", "namespace"),
     ("peer", "client_cert"),
@@ -37,13 +38,13 @@ pub struct Field {
     pub name: &'static str,
     /// Form of the allowed values.
     pub form: Form,
-    /// The default, as written in a file or described in words. It is empty if there is nothing to
-    /// show. `None` for a required field.
+    /// Default value, as written in a file or described in words. Empty if the field is optional
+    /// but has no default to show. `None` for a required field.
     pub default: Option<&'static str>,
     /// Meaning of the field, in one sentence.
     pub doc: Doc,
-    /// Name of the definition of an object that may replace the value, if each request may bring
-    /// the number.
+    /// If the number may come with each request, the name of the definition of the object that
+    /// replaces the number.
     pub sourced: Option<&'static str>,
 }
 
@@ -80,7 +81,8 @@ impl Field {
         Self::required("", form, doc)
     }
 
-    /// Returns the field with this definition for numbers that come with each request.
+    /// Returns the field, in which an object with this definition may replace the number. The
+    /// number then comes with each request.
     pub(super) const fn or_sourced(self, definition: &'static str) -> Self {
         Self {
             sourced: Some(definition),
@@ -88,7 +90,7 @@ impl Field {
         }
     }
 
-    /// Returns the field with another text for its meaning.
+    /// Returns the field with a different description.
     pub(super) const fn meaning(self, doc: &'static str) -> Self {
         Self {
             doc: Doc::new(doc),
@@ -97,8 +99,8 @@ impl Field {
     }
 }
 
-/// A text for documentation. It is empty in the filter, which never shows it and whose module has
-/// to be small.
+/// A documentation string. The string is empty in the filter, which never shows documentation and
+/// must be small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Doc {
     #[cfg(feature = "words")]
@@ -116,7 +118,7 @@ impl Doc {
         Self {}
     }
 
-    /// Returns the text, which is empty without the feature `words`.
+    /// Returns the string, which is empty unless the Cargo feature `words` is enabled.
     pub const fn text(self) -> &'static str {
         #[cfg(feature = "words")]
         return self.text;
@@ -128,22 +130,22 @@ impl Doc {
 /// Form of a field's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// A whole number within these bounds, which are inclusive.
+    /// A whole number within these inclusive bounds.
     Integer(u32, u32),
-    /// A number with up to three decimals within these bounds, which are inclusive.
+    /// A number with up to three decimals within these inclusive bounds.
     Decimal(Decimal, Decimal),
     /// A rate, such as `30/60s`.
     Rate,
-    /// A duration within these bounds, such as `60s`. The bounds are a reference, which keeps forms
-    /// small.
+    /// A duration within these bounds, such as `60s`. The bounds are stored by reference to keep
+    /// forms small.
     Duration(&'static [Nanos; 2]),
-    /// Any of these words.
+    /// One of these words.
     Word(&'static [&'static str]),
     /// `true` or `false`.
     Boolean,
     /// Exactly this number.
     Only(u32),
-    /// A text.
+    /// A string.
     Text(Text),
     /// A list.
     List(&'static List),
@@ -151,7 +153,7 @@ pub enum Form {
     Map(&'static Names),
     /// An object with these fields.
     Object(&'static Object),
-    /// The definition with this name.
+    /// A value of the definition with this name.
     Defined(&'static str),
     /// A value of any of these forms.
     Or(&'static [Field]),
@@ -161,20 +163,20 @@ pub enum Form {
     Null,
 }
 
-/// Form of a text.
+/// Form of a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Text {
-    /// Regular expression that the text must match; empty for none.
+    /// Regular expression that the string must match; empty if any string is allowed.
     pub pattern: Doc,
-    /// True if the text must not be empty.
+    /// True if the string must not be empty.
     pub some: bool,
-    /// Maximum length; 0 for no maximum.
+    /// Maximum length in bytes; 0 for no maximum.
     pub longest: usize,
 }
 
 impl Text {
-    /// Creates a form for texts that match `pattern`. They have at most `longest` bytes, unless
-    /// `longest` is 0.
+    /// Creates a form for strings that match `pattern` and have at most `longest` bytes. If
+    /// `longest` is 0, the length is not limited.
     pub(super) const fn like(pattern: &'static str, longest: usize) -> Self {
         Self {
             pattern: Doc::new(pattern),
@@ -183,7 +185,7 @@ impl Text {
         }
     }
 
-    /// Creates a form for any text of 1 to `longest` bytes.
+    /// Creates a form for any string of 1 to `longest` bytes.
     pub(super) const fn any(longest: usize) -> Self {
         Self {
             pattern: Doc::new(""),
@@ -204,14 +206,14 @@ pub struct List {
     pub item: Field,
 }
 
-/// Form of an object with arbitrary field names whose values all have one form.
+/// Form of an object with arbitrary field names, whose values all have the same form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Names {
     /// Maximum number of fields.
     pub most: usize,
     /// Form of the field names.
     pub name: Text,
-    /// Forbidden names, and forbidden beginnings of names, in lower case.
+    /// Forbidden names and forbidden name prefixes, in lower case.
     pub not: [&'static [&'static str]; 2],
     /// Form of the values.
     pub value: Form,
@@ -224,12 +226,13 @@ pub struct Object {
     pub fields: &'static [Field],
     /// Names of the fields.
     pub names: &'static [&'static str],
-    /// Names of which exactly one must be present. Fields with these names have defaults.
+    /// Names of fields of which exactly one must be present. Each of these fields has a default,
+    /// because any of them may be absent.
     pub choice: &'static [&'static str],
 }
 
-/// Creates an [`Object`] with these fields. The names are a separate list, so that the filter
-/// contains only the names.
+/// Creates an [`Object`] with these fields. The names are also stored in a separate list, so that
+/// the filter contains only the names instead of the complete fields.
 macro_rules! object {
     ($fields:expr) => {
         $crate::config::grammar::object!($fields, &[])
@@ -244,7 +247,7 @@ macro_rules! object {
 }
 pub(super) use object;
 
-/// Returns the names of fields.
+/// Returns the names of these fields.
 pub(super) const fn names<const N: usize>(fields: &[Field; N]) -> [&'static str; N] {
     let mut names = [""; N];
     let mut from: &[Field] = fields;
@@ -259,7 +262,7 @@ pub(super) const fn names<const N: usize>(fields: &[Field; N]) -> [&'static str;
     names
 }
 
-/// Returns the words from a list of words with their meanings.
+/// Returns the words of these pairs of a word and its meaning.
 pub(super) const fn words<T, const N: usize>(pairs: &[(&'static str, T); N]) -> [&'static str; N] {
     let mut words = [""; N];
     let mut from: &[(&'static str, T)] = pairs;
@@ -309,7 +312,7 @@ impl Form {
         }
     }
 
-    /// Returns the bounds of a duration, if this form allows one.
+    /// Returns the bounds of a duration, if this form allows durations.
     pub fn duration(self) -> Option<[Nanos; 2]> {
         match self {
             Self::Duration(bounds) => Some(*bounds),

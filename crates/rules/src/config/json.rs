@@ -11,20 +11,20 @@ use super::problem::{Path, Problem, Step};
 /// Maximum number of duplicate fields that are reported.
 const MAX_DUPLICATES: usize = 16;
 
-/// Reason why a text is rejected.
+/// Reason for rejecting a JSON text.
 #[derive(Debug)]
 pub enum JsonError {
-    /// The text is not JSON.
+    /// The text is not valid JSON.
     Invalid(serde_json::Error),
-    /// Objects have several fields with the same name.
+    /// An object has several fields with the same name.
     Duplicates(Vec<Problem>),
 }
 
-/// Parses JSON. An object with several fields of the same name is an error.
+/// Parses JSON. Fails if an object has several fields with the same name.
 pub fn parse_json(text: &[u8]) -> Result<Value, JsonError> {
     let value: Value = serde_json::from_slice(text).map_err(JsonError::Invalid)?;
     // Outside of strings, each field has exactly one colon. So if the text has as many colons as
-    // the tree has fields, no field was lost.
+    // the tree has fields, there are no duplicate fields.
     if colons(text) == fields(&value) {
         return Ok(value);
     }
@@ -53,8 +53,8 @@ fn colons(text: &[u8]) -> usize {
     count
 }
 
-/// Returns the number of fields of all objects in a tree. The recursion is safe, because the parser
-/// bounds the depth of the tree.
+/// Returns the total number of fields of all objects in a tree. The recursion is safe, because the
+/// parser limits the depth of the tree.
 fn fields(value: &Value) -> usize {
     let within = |inner: &mut dyn Iterator<Item = &Value>| {
         inner.fold(0, |sum: usize, value| sum.saturating_add(fields(value)))
@@ -74,7 +74,7 @@ struct Scan<'t> {
 }
 
 impl Scan<'_> {
-    /// Returns the next byte that is not white space.
+    /// Skips whitespace, and returns the next byte without consuming it.
     fn peek(&mut self) -> Option<u8> {
         self.rest = self.rest.trim_ascii_start();
         self.rest.first().copied()
@@ -139,7 +139,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Reads a string. Escapes are decoded.
+    /// Reads a string and decodes its escapes.
     fn text(&mut self) -> String {
         let mut is_escaped = false;
         let ends = |byte: &u8| {
@@ -201,7 +201,7 @@ mod tests {
             // The second `a` hides the fields nested in the first.
             (r#"{"a":{"b":1,"c":2},"a":null}"#, &["a"]),
             (r#"{"a":null,"a":{"b":1,"b":2}}"#, &["a", "a.b"]),
-            // Escapes that decode to the same name.
+            // Names that are equal after their escapes are decoded.
             (r#"{"a":1,"\u0061":2}"#, &["a"]),
             (r#"{"\\":1,"\u005c":2}"#, &["\\"]),
             (r#"{"\"":1,"\"":2}"#, &["\""]),

@@ -15,7 +15,7 @@ use crate::rule::{KeyPart, SourcePrefix};
 
 /// Maximum size of a literal in a key, in bytes.
 const MAX_LITERAL: usize = 64;
-/// Key parts that are written as one word.
+/// Key parts that are written as a single word.
 const WORDS: &[&str] = &words(&KeyPart::WORDS);
 /// Key parts that are written as objects.
 const PARTS: Object = object!(
@@ -96,7 +96,7 @@ const NORMALIZE: Field = Field::optional(
     "If true, equivalent spellings of a path share a bucket: escaped letters and digits, repeated slashes, dot \
      segments, a slash at the end, parameters after a semicolon.",
 );
-/// Grammar of a path in a key.
+/// Grammar of the object in a key part `path`.
 pub(super) const PATH: Object = object!([SEGMENTS, NORMALIZE]);
 
 const V4_PREFIX: Field = Field::optional(
@@ -111,7 +111,7 @@ const V6_PREFIX: Field = Field::optional(
     "64",
     "The prefix length for IPv6 addresses, in bits.",
 );
-/// Grammar of a source in a key.
+/// Grammar of the object in a key part `source`.
 pub(super) const SOURCE: Object = object!([V4_PREFIX, V6_PREFIX]);
 
 pub(super) fn key(cursor: &Cursor<'_, '_>, report: &mut Report) -> Vec<KeyPart> {

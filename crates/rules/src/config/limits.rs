@@ -29,19 +29,20 @@ pub(super) use numbers::{Numbers, duration};
 #[cfg(feature = "words")]
 pub use phrase::phrase;
 
-/// An algorithm with its fields in rule files.
+/// An algorithm, and the fields that it has in rule files.
 struct Entry {
     name: &'static str,
-    /// Description in one or two sentences.
+    /// Description of the algorithm in one or two sentences.
     doc: Doc,
     fields: &'static [Field],
     read: Read,
-    /// Returns the meaning of a limit with this algorithm.
+    /// Returns a phrase that describes a limit with this algorithm.
     #[cfg(feature = "words")]
     phrase: fn(&phrase::Phrase) -> Option<String>,
 }
 
-/// Reads an algorithm. Returns `None` after it has reported an invalid number.
+/// Function that reads an algorithm from the fields of a limit. The function returns `None` after
+/// it has reported an invalid field.
 type Read = fn(&Numbers<'_, '_>, &mut Report) -> Option<Result<Algorithm, BadNumbers>>;
 
 const ENTRIES: &[Entry] = &[
@@ -103,8 +104,8 @@ const MAX_WAIT_FIELD: Field = Field::optional(
     "The maximum time that a request is held instead of being refused.",
 );
 
-/// Returns the fields of an algorithm in the order of the documentation. They are empty if the
-/// algorithm is unknown.
+/// Returns the fields of an algorithm in documentation order. The list is empty if the algorithm is
+/// unknown.
 pub fn fields(algorithm: &str) -> &'static [Field] {
     known(algorithm).map_or(&[], |entry| entry.fields)
 }
@@ -115,7 +116,7 @@ fn known(name: &str) -> Option<&'static Entry> {
     ENTRIES.iter().find(|entry| entry.name == name)
 }
 
-/// Names and descriptions of all algorithms.
+/// Returns the names and descriptions of all algorithms.
 pub(super) fn docs() -> impl Iterator<Item = (&'static str, &'static str)> {
     ENTRIES.iter().map(|entry| (entry.name, entry.doc.text()))
 }
@@ -131,7 +132,7 @@ pub(super) fn limits(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Lim
     let mut names: Vec<&str> = Vec::with_capacity(cursors.len());
     for cursor in &cursors {
         let limit = limit(cursor, report);
-        // The name of an invalid limit also counts as used.
+        // The name of an invalid limit counts as taken, too.
         if let Some(name) = own_name(cursor.value) {
             if names.contains(&name) {
                 let at = cursor.path().field("name");
@@ -171,7 +172,7 @@ fn limit(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Limit> {
     let written = cursor.object(&allowed(entry), report)?;
     let (sources, fixed) = sources::read((&written, entry.fields), cursor.value, report)?;
     let fixed = fixed.as_ref().map_or(*cursor, |fixed| cursor.with(fixed));
-    // The names were checked above.
+    // The field names were already checked above, so this call reports no problems.
     let fields = fixed.object(&allowed(entry), &mut Report::default())?;
     let name = match fields.get("name") {
         Some(cursor) => name(&cursor, NameKind::Limit, report),
@@ -218,7 +219,7 @@ fn allowed(entry: &Entry) -> Vec<&'static str> {
     COMMON.into_iter().chain(own).collect()
 }
 
-/// Reads the algorithm, on which the other fields depend.
+/// Reads the field `algorithm`, which determines the other fields of the limit.
 fn entry(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<&'static Entry> {
     let names = joined(Algorithm::NAMES, ", ");
     let Some(object) = cursor.value.as_object() else {
@@ -242,8 +243,8 @@ fn entry(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<&'static Entry>
     known
 }
 
-/// Reports further problems of a limit with an unknown algorithm: fields that no algorithm has, and
-/// numbers that are invalid for all algorithms.
+/// Reports further problems of a limit whose algorithm is unknown: fields that no algorithm has,
+/// and numbers that no algorithm accepts.
 fn look_over(cursor: &Cursor<'_, '_>, report: &mut Report) {
     let mut all: Vec<&str> = COMMON.to_vec();
     for field in ENTRIES.iter().flat_map(|entry| entry.fields) {

@@ -21,11 +21,11 @@ use crate::rule::{Match, MetadataTest, NamedTest, PathMatch, Pattern, Test};
 pub(super) const MAX_PARTS: usize = 16;
 /// Maximum number of networks in a list.
 const MAX_NETWORKS: usize = 64;
-/// Maximum size of a text to match, in bytes.
+/// Maximum size of a string to match, in bytes.
 const MAX_TEXT: usize = 1024;
 /// Maximum nesting depth of `not`.
 const MAX_DEPTH: usize = 4;
-/// Creates a field with a list of tests, all of which have to pass.
+/// Creates a field for a list of tests, all of which must pass.
 const fn tests(name: &'static str, item: &'static List, doc: &'static str) -> Field {
     Field::optional(name, Form::List(item), "", doc)
 }
@@ -106,7 +106,7 @@ pub(super) const MATCH: Object = object!([
     ),
 ]);
 
-/// Creates the field for a test, for example by `test!("header", exact)`.
+/// Creates the field for a test, for example with `test!("header", exact)`.
 macro_rules! test {
     ($what:literal, present) => {
         Field::optional("present", Form::Boolean, "", "Whether it is present.")
@@ -147,7 +147,7 @@ macro_rules! test {
 
 const TEXT: Text = Text::any(MAX_TEXT);
 
-/// Creates an object with this field and exactly one of the tests.
+/// Creates the grammar of an object that has this field and exactly one of the tests.
 macro_rules! tested {
     ($field:expr) => {
         object!(
@@ -168,7 +168,7 @@ const TESTS: &[&str] = &["present", "exact", "prefix", "suffix", "regex"];
 pub(super) const HEADER: Object = tested!(Field::required("name", HEADER_NAME, "Its name."));
 pub(super) const QUERY: Object = tested!(Field::required("name", QUERY_NAME, "Its name."));
 pub(super) const COOKIE: Object = tested!(Field::required("name", COOKIE_NAME, "Its name."));
-/// A value as JSON writes it, which a test compares as text.
+/// A JSON string, number or boolean, whose text the test compares with the value.
 const SCALAR: Form = Form::OneOf(&[
     Field::value(Form::Text(TEXT), ""),
     Field::value(Form::Integer(0, u32::MAX), ""),
@@ -326,7 +326,7 @@ fn path(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<PathMatch> {
     })
 }
 
-/// Returns true if braces enclose only whole segments.
+/// Returns true if the segment contains no braces, or if it is a name in braces, such as `{id}`.
 fn is_segment(segment: &str) -> bool {
     let name = segment.strip_prefix('{').and_then(|s| s.strip_suffix('}'));
     let inner = name.unwrap_or(segment);
@@ -337,7 +337,7 @@ fn host(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Test> {
     let fields = cursor.object(HOST.names, report)?;
     let (_, value) = fields.one_of(HOST.choice, report)?;
     let text = value.text(MAX_NAME, report)?;
-    // A host has a colon only before the port, except for an address in brackets.
+    // A colon in a host precedes the port, unless it belongs to an address in brackets.
     let has_port = text.contains(':') && !text.contains(['[', ']']);
     if has_port || !text.bytes().all(|b| b.is_ascii_graphic() && b != b'/') {
         let bare = text.split([':', '/']).find(|part| part.contains('.'));
@@ -359,7 +359,7 @@ fn host(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Test> {
     })
 }
 
-/// Reads the test of these `kinds` that is present. There must be exactly one.
+/// Reads the test that is present. Exactly one of `kinds` must be present.
 fn test(fields: &Fields<'_, '_>, kinds: &[&'static str], report: &mut Report) -> Option<Test> {
     let (kind, value) = fields.one_of(kinds, report)?;
     if kind == "present" {

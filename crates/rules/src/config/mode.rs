@@ -15,5 +15,5 @@ pub(super) const MODE: Field = Field::optional(
     "How refusals are handled: enforce, shadow (only counted), or off (the rule is skipped).",
 );
 
-/// Words of the field `mode`.
+/// Allowed values of the field `mode`.
 pub const MODE_NAMES: [&str; 3] = words(&MODES);

@@ -29,7 +29,7 @@ pub(super) const METADATA_PATH: Form = Form::List(&List {
     item: Field::value(QUERY_NAME, "One step."),
 });
 
-/// The kinds of named values.
+/// Kind of a named value of a request.
 #[derive(Clone, Copy)]
 pub(super) enum Named {
     Header,

@@ -1,4 +1,4 @@
-//! Fields that only one of the two hosts supports: the native module, or the Wasm filter.
+//! Finds the fields that the native module or the Wasm filter does not support.
 
 use alloc::vec::Vec;
 
@@ -7,11 +7,11 @@ use serde_json::Value;
 use super::problem::{Path, Problem};
 use super::settlement::LLM_TOKENS;
 
-/// Fields of a rule that may name metadata.
+/// Fields of a rule that may contain metadata paths.
 const WITH_METADATA: [&str; 4] = ["key", "match", "cost", "limits"];
 
 /// Returns a problem for each field of a rule file that the native module cannot support, because
-/// Envoy does not give a module the necessary data.
+/// Envoy does not pass it the necessary data.
 pub fn unsupported_natively(document: &Value) -> Vec<Problem> {
     let mut problems = Vec::new();
     let defaults = document.get("defaults").into_iter();
@@ -36,11 +36,11 @@ pub fn unsupported_natively(document: &Value) -> Vec<Problem> {
     problems
 }
 
-/// Why a Wasm filter refuses `store.file`.
+/// Reason why the Wasm filter rejects `store.file`.
 pub const FILE_IN_WASM: &str = "a Wasm filter cannot write a file, so a restart of Envoy loses its buckets: use \
                                 the native module, or remove the field";
 
-/// Returns a problem for each field of a rule file that a Wasm filter cannot support.
+/// Returns a problem for each field of a rule file that the Wasm filter cannot support.
 pub fn unsupported_in_wasm(document: &Value) -> Vec<Problem> {
     let path = Path::root().field("store").field("file");
     let file = document.pointer("/store/file").into_iter();
@@ -61,7 +61,8 @@ fn find_token_usage(settle: &Value, path: &Path, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Reports the use of metadata. The depth of the document bounds the recursion.
+/// Searches a field for metadata paths that the native module cannot read. The recursion is bounded
+/// by the depth of the document.
 fn find_metadata(value: &Value, path: &Path, problems: &mut Vec<Problem>) {
     match value {
         Value::Array(values) => {
@@ -83,7 +84,7 @@ fn find_metadata(value: &Value, path: &Path, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Reports metadata paths that have more than a namespace and one key.
+/// Reports each path in a field `metadata` that has more than a namespace and one key.
 fn find_deep(value: &Value, path: &Path, problems: &mut Vec<Problem>) {
     let names = value.as_array().into_iter().flatten();
     for (index, test) in names.enumerate() {

@@ -18,7 +18,7 @@ use crate::rule::{Override, Overrides};
 
 /// Maximum number of overrides of a rule.
 pub const MAX_OVERRIDES: usize = 1_024;
-/// Overrides that are written as one word.
+/// Overrides that are written as a single word.
 const WORDS: [(&str, Override); 2] = [
     ("unlimited", Override::Unlimited),
     ("banned", Override::Banned),
@@ -33,7 +33,8 @@ const SCALE: Field = Field::optional(
     "A factor for all numbers of the rule's limits that count cost units, rounded up; \
     times stay unchanged.",
 );
-/// Grammar of an override that is not a word. Exactly one of these fields must be present.
+/// Grammar of an override that is written as an object. Exactly one of these fields must be
+/// present.
 pub(super) const OVERRIDE: Object = object!(
     [
         SCALE,
@@ -57,10 +58,10 @@ pub(super) const OVERRIDES: Names = Names {
     ]),
 };
 
-/// Maximum window and maximum ban of a penalty.
+/// Upper bound for the window and the ban durations of a penalty.
 const MAX_SPAN: Nanos = Nanos::from_secs(31 * 86_400);
 const SPAN: Form = Form::Duration(&[Nanos::from_millis(1), MAX_SPAN]);
-/// Default factor, with which each ban is as long as the previous one.
+/// Default factor, which makes each ban as long as the previous one.
 const FACTOR: Decimal = Decimal::from_thousandths(1_000);
 const MAX_FACTOR: Decimal = Decimal::from_thousandths(100_000);
 
@@ -91,7 +92,7 @@ pub(super) const PENALTY: Object = object!([
     ),
 ]);
 
-/// Reads the overrides of a rule. Their scales must fit the limits in `rule`, if these are known.
+/// Reads the overrides of a rule. If `rule` contains the rule's limits, all scales must fit them.
 pub(super) fn overrides(
     cursor: &Cursor<'_, '_>,
     rule: Option<&Limits>,
@@ -114,7 +115,7 @@ pub(super) fn overrides(
     overrides
 }
 
-/// Reads the override of one key. A scale must fit the limits in `rule`, if these are known.
+/// Reads the override of one key. If `rule` contains the rule's limits, a scale must fit them.
 pub(super) fn one(
     cursor: &Cursor<'_, '_>,
     rule: Option<&Limits>,
@@ -141,7 +142,7 @@ pub(super) fn one(
     Some(Override::Scale(scale))
 }
 
-/// Creates the problem for a scale that makes the rule's limits exceed their bounds.
+/// Returns a problem for a scale that would take the rule's limits out of their bounds.
 pub(super) fn misfit(at: Path, scale: Decimal) -> Problem {
     let written = serde_json::to_vec(&scale).unwrap_or_default();
     let value = serde_json::from_slice(&written).unwrap_or_default();
@@ -161,8 +162,8 @@ fn word(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Override> {
     known.map(|(_, value)| value)
 }
 
-/// Returns true if the key of an override is valid. It must be written in the form in which buckets
-/// show keys. Reports a problem otherwise.
+/// Checks the key of an override, and reports a problem if the key is invalid. Bytes that are not
+/// printable ASCII must be escaped, as in the keys of buckets.
 pub(super) fn check_key(pattern: &str, at: &Cursor<'_, '_>, report: &mut Report) -> bool {
     let key = pattern.strip_suffix('*').unwrap_or(pattern);
     let problem = |message: &str, allowed: &str| at.wrong_name(message).allowed(allowed);
@@ -180,7 +181,7 @@ pub(super) fn check_key(pattern: &str, at: &Cursor<'_, '_>, report: &mut Report)
     false
 }
 
-/// Returns true if a request may have this key.
+/// Returns true if the key is well-formed: not too long, and printable ASCII without spaces.
 pub fn is_key(key: &str) -> bool {
     !key.is_empty() && key.len() <= MAX_KEY && is_printable(key)
 }

@@ -44,7 +44,7 @@ impl Path {
         Self(steps)
     }
 
-    /// Returns the steps from the root.
+    /// Returns the steps of the path, starting at the root.
     pub fn steps(&self) -> &[Step] {
         &self.0
     }
@@ -79,7 +79,7 @@ pub enum Severity {
     /// The file cannot be used.
     #[default]
     Error,
-    /// The file is valid, but this is probably a mistake.
+    /// The file is valid, but the value is probably a mistake.
     Warning,
 }
 
@@ -90,9 +90,10 @@ pub struct Problem {
     pub severity: Severity,
     /// Path of the value.
     pub path: Path,
-    /// True if the field's name is wrong, rather than its value.
+    /// True if the problem is the name of the field rather than its value.
     pub at_name: bool,
-    /// The value as JSON, shortened. Empty if something is missing.
+    /// The value as JSON, truncated if it is long. Empty if there is no value, such as for a
+    /// missing field.
     pub value: String,
     /// Description of the problem.
     pub message: String,

@@ -1,5 +1,5 @@
-//! Reads a JSON tree field by field. Reading continues after a problem, so that all problems are
-//! found.
+//! Reads a JSON tree field by field. The reader continues after a problem, so that it finds all
+//! problems.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -14,8 +14,8 @@ use super::problem::{Path, Problem, Severity, Step};
 use super::suggest::nearest;
 use crate::joined::joined;
 
-/// A value and its position in the document, as a chain of parent values. It is converted to a
-/// [`Path`] only if the value has a problem.
+/// A value and its position in the document. The position is a chain of parent values, which is
+/// converted to a [`Path`] only if the value has a problem.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'a, 'c> {
     /// The value.
@@ -30,13 +30,13 @@ enum Position<'a> {
     Index(usize),
 }
 
-/// Number of problems after which unknown fields get no suggestion.
+/// Number of problems after which unknown fields are reported without a suggestion.
 const SUGGESTED: usize = 256;
 
-/// Collector of problems.
+/// Collects the problems of a document.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// The problems in the order of reading.
+    /// The problems, in the order in which the reader found them.
     pub problems: Vec<Problem>,
 }
 
@@ -46,7 +46,7 @@ impl Report {
         self.problems.push(problem);
     }
 
-    /// Adds problems of the value at `at`. Their paths are relative to that value.
+    /// Adds problems whose paths are relative to the value at `at`.
     pub fn within(&mut self, at: &Cursor<'_, '_>, problems: Vec<Problem>) {
         let place = at.path();
         for problem in problems {
@@ -61,7 +61,8 @@ impl Report {
         self.add(at.wrong(message).allowed(allowed));
     }
 
-    /// Returns the value that was read, unless there are errors. Warnings do not reject it.
+    /// Returns the value that was read, unless an error was reported. Warnings alone do not make
+    /// the value invalid.
     ///
     /// # Errors
     ///
@@ -98,13 +99,13 @@ impl<'a, 'c> Cursor<'a, 'c> {
         }
     }
 
-    /// Returns a cursor with another value at this position.
+    /// Returns a cursor to a different value at the same position.
     #[must_use]
     pub const fn with(&self, value: &'a Value) -> Self {
         Self { value, ..*self }
     }
 
-    /// Returns the path in the document.
+    /// Returns the path of the value in the document.
     pub fn path(&self) -> Path {
         let mut steps = Vec::new();
         let mut at = self;
@@ -119,12 +120,12 @@ impl<'a, 'c> Cursor<'a, 'c> {
         Path::from(steps)
     }
 
-    /// Creates a problem with the value.
+    /// Returns an error about the value.
     pub fn wrong(&self, message: &str) -> Problem {
         Problem::error(self.path(), self.value, message)
     }
 
-    /// Creates a problem with the field's name.
+    /// Returns an error about the name of the field.
     pub(crate) fn wrong_name(&self, message: &str) -> Problem {
         Problem {
             at_name: true,
@@ -138,7 +139,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
         report.error(self, &message, allowed);
     }
 
-    /// Opens an object, and reports each field that is not in `allowed`.
+    /// Returns the fields of an object, and reports each field that is not in `allowed`.
     pub fn object(&'c self, allowed: &[&str], report: &mut Report) -> Option<Fields<'a, 'c>> {
         let Some(map) = self.value.as_object() else {
             let allowed = format!("an object with {}", joined(allowed, ", "));
@@ -152,7 +153,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
                     field.check_alias(map.get(canonical), canonical, report);
                     continue;
                 }
-                // Suggestions take time, so there are none after too many problems.
+                // Finding suggestions takes time, so they are omitted after too many problems.
                 if report.problems.len() >= SUGGESTED {
                     report.add(field.wrong_name("unknown field"));
                     continue;
@@ -170,7 +171,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
         Some(Fields { map, of: self })
     }
 
-    /// Reports a field that is given under both of its names.
+    /// Reports a field that is given under both its canonical name and its alias.
     fn check_alias(&self, canonical: Option<&Value>, name: &str, report: &mut Report) {
         if !self.value.is_null() && canonical.is_some_and(|value| !value.is_null()) {
             let message = format!("alias of `{name}`, which is also given");
@@ -181,8 +182,8 @@ impl<'a, 'c> Cursor<'a, 'c> {
         }
     }
 
-    /// Returns the fields of an object with arbitrary field names. `form` describes the object in
-    /// messages.
+    /// Returns the fields of an object with arbitrary field names. `form` describes the expected
+    /// object in error messages.
     pub(crate) fn members(&'c self, form: &str, report: &mut Report) -> Vec<(&'a str, Self)> {
         let Some(map) = self.value.as_object() else {
             self.misplaced("an object", form, report);
@@ -205,7 +206,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
         Some(list.iter().enumerate().map(at).collect())
     }
 
-    /// Reads a text that is not empty and has at most `longest` bytes.
+    /// Reads a non-empty string of at most `longest` bytes.
     pub(crate) fn text(&self, longest: usize, report: &mut Report) -> Option<&'a str> {
         let allowed = format!("a text of 1 to {longest} bytes");
         match self.value.as_str() {
@@ -217,7 +218,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
         None
     }
 
-    /// Reads a text, which may be empty and have any length.
+    /// Reads a string, which may be empty and may have any length.
     pub fn string(&self, report: &mut Report) -> Option<&'a str> {
         let text = self.value.as_str();
         if text.is_none() {
@@ -243,7 +244,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
         number
     }
 
-    /// Describes the problem of a value that is not a number, or out of bounds.
+    /// Returns the error message for a value that is out of range or not a number.
     fn no_number(&self) -> &'static str {
         if self.value.is_number() {
             "out of range"
@@ -252,8 +253,8 @@ impl<'a, 'c> Cursor<'a, 'c> {
         }
     }
 
-    /// Reads a number with at most three decimals from `least` to `most`. Envoy reads a number with a
-    /// fraction in YAML as a text, so its digits are accepted as a text.
+    /// Reads a number with at most three decimals from `least` to `most`. Envoy parses a YAML
+    /// number with a fraction as a string, so a string with such a number is accepted, too.
     pub(crate) fn decimal(
         &self,
         least: Decimal,
@@ -311,15 +312,15 @@ impl<'a, 'c> Cursor<'a, 'c> {
         boolean
     }
 
-    /// Reads a word from the list, and returns its meaning.
+    /// Reads one of these words, and returns its meaning.
     pub(crate) fn word<T: Copy>(&self, words: &[(&str, T)], report: &mut Report) -> Option<T> {
         let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         let place = self.which(&names, report)?;
         words.get(place).map(|(_, meaning)| *meaning)
     }
 
-    /// Returns the index of the word in the list. Envoy reads a bare `off` in YAML as false, so
-    /// false counts as `off`.
+    /// Reads one of these words, and returns its index. Envoy parses an unquoted `off` in YAML as
+    /// false, so false counts as `off`.
     pub(crate) fn which(&self, names: &[&str], report: &mut Report) -> Option<usize> {
         let found = match self.value {
             Value::Bool(false) => Some("off"),
@@ -347,7 +348,7 @@ impl<'a, 'c> Fields<'a, 'c> {
         (!value.is_null()).then_some(field)
     }
 
-    /// Returns the field `name`, and reports its absence.
+    /// Returns the field `name`, or reports that it is missing.
     pub fn need(&self, name: &str, form: &str, report: &mut Report) -> Option<Cursor<'a, 'c>> {
         let field = self.get(name);
         if field.is_none() {
@@ -361,8 +362,8 @@ impl<'a, 'c> Fields<'a, 'c> {
         self.of.with(&Value::Null).wrong(&message).allowed(form)
     }
 
-    /// Returns the only present field of `names`. Reports a problem if there is none or more than
-    /// one.
+    /// Returns the field of `names` that is present. Reports a problem unless exactly one of them
+    /// is present.
     pub(crate) fn one_of(
         &self,
         names: &[&'static str],
@@ -400,8 +401,8 @@ pub(super) fn several<T>(
     read_ones
 }
 
-/// The part of [`several`] that does not depend on the type. It is a separate function so that it
-/// is compiled only once.
+/// The part of [`several`] that does not depend on the type of the elements. The part is a separate
+/// function, so that it is compiled only once for all types.
 fn each(
     cursor: &Cursor<'_, '_>,
     most: usize,
@@ -437,12 +438,11 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-// An object with all of its fields, as in a rule file.
-
-/// Returns all fields of a limit or another object, as in a rule file.
+/// Returns all fields of an object, such as a limit, with the names and values that it has in a
+/// rule file.
 pub fn written(object: &impl Serialize) -> Map<String, Value> {
-    // Converts through text, so that the filter, whose module has to be small, needs no second
-    // serializer.
+    // Converts the object via JSON text, because a second serializer would make the filter's module
+    // larger.
     let text = serde_json::to_vec(object).unwrap_or_default();
     match serde_json::from_slice(&text) {
         Ok(Value::Object(fields)) => fields,

@@ -144,7 +144,7 @@ pub(super) const RULE: Object = object!([
     ),
 ]);
 const NAME: Text = Text::like("^[a-z0-9-]{1,63}$", 0);
-/// Fields that are required unless the defaults have them, and their allowed values.
+/// Fields that are required unless `defaults` contains them, and their allowed values.
 pub(super) const NEEDED: [(&str, &str); 2] = [
     ("key", "a list of key parts; [] for one bucket for all"),
     ("limits", "a list of limits"),
@@ -159,14 +159,14 @@ pub(super) const DEFAULTS: Object = match (RULE.fields.split_first(), RULE.names
     _ => RULE,
 };
 
-/// Parts of a file on which the reading of its rules depends.
+/// Parts of a rule file that affect how its rules are read.
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a, 'c> {
     pub(super) defaults: Option<&'c Fields<'a, 'c>>,
     pub(super) has_fleet: bool,
 }
 
-/// The fields of a rule, with the defaults as a fallback.
+/// The fields of a rule. Absent fields fall back to the fields of `defaults`.
 struct WithDefaults<'a, 'c> {
     given: Option<&'c Fields<'a, 'c>>,
     context: Context<'a, 'c>,
@@ -195,8 +195,8 @@ impl<'a, 'c> WithDefaults<'a, 'c> {
     }
 }
 
-/// The fields of a rule that `defaults` may also have. `None` for an invalid field, and for an
-/// absent field that is required.
+/// The fields of a rule that `defaults` may contain, too. A required field is `None` if it is
+/// absent or invalid.
 struct Parts {
     matches: Option<Match>,
     on_long_value: OnLongValue,
@@ -274,7 +274,7 @@ impl Parts {
         }
     }
 
-    /// Reports the limits of a fleet rule that a fleet cannot share.
+    /// If the rule has fleet scope, reports each limit that a fleet cannot share.
     fn check_shared(&self, fields: &WithDefaults<'_, '_>, report: &mut Report) {
         if self.scope != Scope::Fleet {
             return;
@@ -289,7 +289,7 @@ impl Parts {
         }
     }
 
-    /// Reports the limits that cannot settle the costs of the rule.
+    /// Reports each limit that cannot settle the rule's costs.
     fn check_settled(&self, fields: &WithDefaults<'_, '_>, report: &mut Report) {
         let settlement = self.cost.as_ref().and_then(Cost::settlement);
         let at = |name| fields.get(name).map(|at| at.path()).unwrap_or_default();
@@ -351,7 +351,7 @@ pub(super) fn rule(
     Some(rule)
 }
 
-/// Reports the problems of the defaults, even if no rule uses them.
+/// Reports problems in `defaults`, even if every rule replaces the affected fields.
 pub(super) fn check_defaults(context: Context<'_, '_>, report: &mut Report) {
     let fields = WithDefaults {
         given: None,
@@ -360,7 +360,7 @@ pub(super) fn check_defaults(context: Context<'_, '_>, report: &mut Report) {
     Parts::read(&fields, report).check_shared(&fields, report);
 }
 
-// Reading of `when`.
+// Reads the field `when`.
 
 const SMALLEST: Decimal = Decimal::from_thousandths(1);
 const ALL: Decimal = Decimal::from_thousandths(1_000);

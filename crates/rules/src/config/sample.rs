@@ -1,6 +1,6 @@
-//! Reads a request to explain:
-//! `{"method": "POST", "path": "/reply", "headers": {"x-user-id": "alice"}, "source": "10.0.0.1", …}`.
-//! All fields are optional.
+//! Reads a sample, which is a JSON object that describes the request whose outcome is to be explained, such as
+//! `{"method": "POST", "path": "/reply", "headers": {"x-user-id": "alice"}, "source": "10.0.0.1", …}`. All fields are
+//! optional.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -30,19 +30,21 @@ pub const SAMPLE: &[&str] = &[
     "client_cert",
     "cost",
 ];
-/// Maximum size of a text in a sample, in bytes.
+/// Maximum size of a string in a sample, in bytes.
 const MAX_TEXT: usize = 8 * 1024;
-/// Maximum number of header values, and of metadata values.
+/// Maximum number of header values, and maximum number of metadata values.
 const MAX_VALUES: usize = 100;
 
-/// Reads a sample, which borrows its texts from `document`. The default request is `GET /`.
+/// Reads a sample, which borrows its strings from `document`. An empty sample is the request `GET
+/// /`.
 pub fn parse_sample(document: &Value) -> Result<Sample<'_>, Vec<Problem>> {
     let mut report = Report::default();
     let sample = sample(&Cursor::root(document), &mut report);
     report.unless_invalid(sample)
 }
 
-/// Reads the metadata of a sample: values by path, with dots between the steps.
+/// Reads the metadata of a sample. Returns each value with its path, whose steps are separated by
+/// dots.
 pub fn parse_metadata(document: &Value) -> Result<Vec<(String, Text<'_>)>, Vec<Problem>> {
     let (mut report, mut found) = (Report::default(), Vec::new());
     below(&Cursor::root(document), "", 0, &mut found, &mut report);
@@ -161,7 +163,7 @@ fn headers<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Vec<(Cow<'a, str
     headers
 }
 
-/// Returns true if a sample may have a header with this name. Reports a problem otherwise.
+/// Returns true if a sample may contain a header with this name, and reports a problem otherwise.
 fn is_header(name: &str, value: &Cursor<'_, '_>, report: &mut Report) -> bool {
     let field = match name.to_ascii_lowercase().as_str() {
         ":method" => "method",
@@ -177,7 +179,7 @@ fn is_header(name: &str, value: &Cursor<'_, '_>, report: &mut Report) -> bool {
     false
 }
 
-/// Reads a value as it would be sent, without surrounding white space.
+/// Reads a value, without the whitespace around it.
 fn value<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<Text<'a>> {
     let text = cursor.value.as_str().filter(|text| {
         let is_not_allowed = |b: u8| matches!(b, b'\0' | b'\r' | b'\n');
@@ -190,8 +192,7 @@ fn value<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<Text<'a>> {
     text.map(|text| Cow::Borrowed(text.as_bytes().trim_ascii()))
 }
 
-/// Reads the texts of a metadata value: of a text, a number or a boolean, or of each element of a
-/// list of these.
+/// Reads a metadata value as text. A list yields one text per element.
 fn metadata_values<'a>(
     cursor: &Cursor<'a, '_>,
     path: &str,
@@ -213,7 +214,7 @@ fn metadata_values<'a>(
 
 fn scalar<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<Text<'a>> {
     match cursor.value {
-        // A null is absent, as in Envoy.
+        // A null counts as absent, as in Envoy.
         Value::Null => None,
         Value::Bool(true) => Some(Cow::Borrowed(b"true")),
         Value::Bool(false) => Some(Cow::Borrowed(b"false")),
@@ -226,7 +227,7 @@ fn scalar<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<Text<'a>> 
     }
 }
 
-/// Adds all values in an object of metadata and in its nested objects.
+/// Adds all values of a metadata object and of its nested objects.
 fn below<'a>(
     cursor: &Cursor<'a, '_>,
     path: &str,

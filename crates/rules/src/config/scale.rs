@@ -1,8 +1,9 @@
-//! Limits scaled by the factor of an override.
+//! Scales limits by the factor of an override.
 //!
-//! Numbers of cost units are multiplied. Times, such as window lengths, maximum waits and warm-up
-//! times, stay unchanged. Fractions are rounded up, so a scale of 1 or more never gives less than
-//! the rule. The rule's numbers are whole, so a scale of 1 or less never gives more.
+//! Numbers that count cost units are multiplied. Times, such as window lengths, maximum waits and
+//! warm-up times, stay unchanged. Fractions are rounded up, so a scale of 1 or more never makes a
+//! limit stricter. The rule's numbers are whole, so a scale of 1 or less never makes a limit
+//! looser.
 
 use alloc::string::ToString as _;
 use alloc::vec::Vec;
@@ -14,15 +15,16 @@ use serde_json::Value;
 
 use super::reader::written;
 
-/// Returns true if limits can be scaled by this factor, for any numbers that requests may bring.
+/// Returns true if the limits can be scaled by this factor, whatever numbers requests carry for
+/// them.
 pub(crate) fn fits_scale(limits: &Limits, scale: Decimal) -> bool {
     let largest = limits.is_template().then(|| limits.largest());
     scaled(limits, scale).is_some()
         && largest.is_none_or(|largest| scaled(&largest, scale).is_some())
 }
 
-/// Returns limits scaled by this factor, or `None` if they are too large for their algorithms. Numbers that come with
-/// requests have their defaults.
+/// Returns the limits scaled by this factor, or `None` if the scaled limits are invalid. Uses the defaults for numbers
+/// that come with requests.
 pub fn scaled(limits: &Limits, scale: Decimal) -> Option<Limits> {
     let limits = &*limits.with(&[]);
     let scale = scale.thousandths().into();
@@ -32,7 +34,8 @@ pub fn scaled(limits: &Limits, scale: Decimal) -> Option<Limits> {
         for (name, value) in &mut fields {
             *value = match name.as_str() {
                 "capacity" | "slot_capacity" | "initial" => Value::from(fits(value, scale)?),
-                // A value above the capacity has the same effect as the capacity: no request waits.
+                // An `immediate` above the capacity has the same effect as an `immediate` equal to
+                // the capacity: no request waits.
                 "immediate" => Value::from(fits(value, scale).unwrap_or(MAX_AMOUNT)),
                 "rate" => {
                     let rate = Rate::parse(value.as_str()?)?;
@@ -53,7 +56,7 @@ pub fn scaled(limits: &Limits, scale: Decimal) -> Option<Limits> {
     Some(scaled.storing(limits.numbers()))
 }
 
-/// Returns a scaled number of cost units, if it is within the bounds.
+/// Returns a scaled number of cost units, if the result is within the bounds.
 fn fits(value: &Value, scale: u64) -> Option<u32> {
     amount(value.as_u64()?, scale)
 }
@@ -64,20 +67,20 @@ fn amount(amount: u64, scale: u64) -> Option<u32> {
     (product <= MAX_AMOUNT).then_some(product)
 }
 
-/// Scales the amount of a refill at intervals, and keeps its period.
+/// Scales the rate of a refill at intervals: multiplies the amount, and keeps the period.
 fn lumps(rate: Rate, scale: u64) -> Option<Rate> {
     Rate::new(amount(rate.amount().into(), scale)?, rate.period())
 }
 
-/// Returns the exactly scaled rate, over a longer period if necessary. If no numbers within the
-/// bounds express it, returns the nearest higher rate, whose period is less than a nanosecond too
-/// short. The slowest rate is one unit in [`MAX_PERIOD`].
+/// Returns the exact scaled rate, with a longer period if necessary. If numbers within the bounds
+/// cannot express the exact rate, returns the nearest higher rate, whose period is less than a
+/// nanosecond too short. The slowest rate is one unit in [`MAX_PERIOD`].
 fn continuous(rate: Rate, scale: u64) -> Option<Rate> {
     let (amount, period) = (
         u64::from(rate.amount()).checked_mul(scale)?,
         rate.period().get(),
     );
-    // If the amount is a whole number, the period stays as written.
+    // If the scaled amount is a whole number, the period stays as written.
     let whole = gcd(amount, 1_000);
     let (amount, longer) = (amount.checked_div(whole)?, 1_000_u64.checked_div(whole)?);
     if let Some(exact) = within(amount, times(period, longer)) {
@@ -95,8 +98,8 @@ fn continuous(rate: Rate, scale: u64) -> Option<Rate> {
         .checked_mul(period)?
         .checked_div(amount.into())?;
     let above = within(count, period.min(MAX_PERIOD.get().into()))?;
-    // Rounding up a rate near the bounds could exceed the rule's rate, although the scale is at
-    // most 1.
+    // Rounding up a rate near the bounds could give a rate above the rule's rate even if the scale
+    // is at most 1.
     let is_more = times(above.amount().into(), rate.period().get())
         > times(rate.amount().into(), above.period().get());
     Some(if scale <= 1_000 && is_more {

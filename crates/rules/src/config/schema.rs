@@ -17,13 +17,14 @@ use super::{answers, cost, fleet, keys, limits, matches, overrides, rules, settl
 
 /// Pattern of a rate whose amount and period are not zero.
 const RATE: &str = "^0*[1-9][0-9]*/(0*[1-9][0-9]*)?(d|h|m|s|ms|us|ns)$";
-/// Pattern of a number with a fraction as a text, as Envoy reads it in YAML.
+/// Pattern of a number with a fraction in a string, which is how Envoy parses such a number from
+/// YAML.
 const DECIMAL: &str = "^[0-9]+(\\.[0-9]{1,3})?$";
 const DURATION: &str = "^[0-9]+(d|h|m|s|ms|us|ns)$";
 /// Pattern of a duration that is not zero.
 const SOME_DURATION: &str = "^0*[1-9][0-9]*(d|h|m|s|ms|us|ns)$";
 
-/// Names and their definitions. The algorithms come between the two lists.
+/// Definitions with their names. The definitions of the algorithms come between the two lists.
 const DEFINITIONS: [&[Field]; 2] = [
     &[
         Field::required("rule_file", Form::Object(&RULE_FILE), ""),
@@ -124,7 +125,8 @@ fn definitions() -> Value {
     Value::Object(definitions)
 }
 
-/// Requires a key and limits in rules, unless the defaults have them.
+/// Returns the schemas that require `key` and `limits` in each rule, unless `defaults` contains
+/// them.
 fn needed() -> [Value; 2] {
     rules::NEEDED.map(|(name, _)| {
         json!({
@@ -183,7 +185,7 @@ fn described(field: &Field) -> Map<String, Value> {
     with(doc.trim_start().to_string(), schema)
 }
 
-/// Adds a description to the front of a schema, unless it is empty.
+/// Adds a description as the first field of a schema, unless the description is empty.
 fn with(doc: String, schema: Map<String, Value>) -> Map<String, Value> {
     if doc.is_empty() {
         return schema;
@@ -194,7 +196,7 @@ fn with(doc: String, schema: Map<String, Value>) -> Map<String, Value> {
     described
 }
 
-/// Returns a default as a value, or `None` if it is only described in words.
+/// Returns a default as a JSON value, or `None` if the default is only described in words.
 pub(super) fn default_value(form: Form, text: &str) -> Option<Value> {
     match form {
         _ if text.is_empty() => None,
@@ -250,7 +252,7 @@ fn enumerated(words: &[&str]) -> Vec<Value> {
     let all = words.iter().copied().chain(aliases);
     let mut all: Vec<Value> = all.map(Value::from).collect();
     if words.contains(&"off") {
-        // YAML 1.1 reads a bare `off` as false.
+        // YAML 1.1 parsers read an unquoted `off` as false.
         all.push(Value::Bool(false));
     }
     all
@@ -353,7 +355,8 @@ fn closed(properties: Map<String, Value>, required: &[&str]) -> Map<String, Valu
     object
 }
 
-/// Removes a field. The order of the other fields stays, if the map has an order.
+/// Removes a field and returns its value. Keeps the order of the other fields, if the map is
+/// ordered.
 fn take(fields: &mut Map<String, Value>, name: &str) -> Option<Value> {
     let taken = fields.get(name).cloned();
     fields.retain(|own, _| own != name);

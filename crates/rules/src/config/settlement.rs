@@ -1,5 +1,5 @@
-//! Reads a cost that is reserved when a request arrives and settled when it ends, and checks that the limits of a rule
-//! can settle it.
+//! Reads a cost that is reserved when a request arrives and settled when the request ends, and checks that the rule's
+//! limits can settle this cost.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -19,16 +19,16 @@ use super::reader::{Cursor, Fields, Report, several, written};
 use crate::rule::settlement::{Reserve, StatusCosts, Usage, Weights};
 use crate::rule::{Cost, Override, Overrides, Rule, Settlement};
 
-/// Maximum number of sources of a number.
+/// Maximum number of sources in a list of sources.
 const MAX_SOURCES: usize = 8;
-/// Maximum number of entries in a table of costs by status.
+/// Maximum number of entries in a table that maps statuses to costs.
 const MAX_STATUSES: usize = 64;
-/// Maximum number of models with weights of their own.
+/// Maximum number of models with separate weights.
 const MAX_MODELS: usize = 64;
-/// Maximum length of the name of a model, in bytes.
+/// Maximum size of a model's name, in bytes.
 const MAX_MODEL: usize = 128;
 
-/// A fixed reservation. With 0, a request is charged only at its end.
+/// A fixed reservation. With 0, a request is charged only when it ends.
 const AMOUNT: Form = Form::Integer(0, MAX_AMOUNT);
 const BYTES: Form = Form::Integer(1, u32::MAX);
 const REQUEST_BYTES: Field = Field::optional(
@@ -37,7 +37,7 @@ const REQUEST_BYTES: Field = Field::optional(
     "",
     "One unit per this many bytes of the content length, rounded up.",
 );
-/// Grammar of a source of a reservation that is not a fixed number.
+/// Grammar of a reservation's source that is written as an object.
 pub(super) const RESERVE: Object = object!(
     [
         Field::optional(
@@ -82,7 +82,7 @@ const RESPONSE_BYTES: Field = Field::optional(
     "One unit per this many bytes of the body of the response, rounded up.",
 );
 const DURATION: [Nanos; 2] = [Nanos::from_millis(1), Nanos::from_secs(86_400)];
-/// Grammar of a source of a real cost.
+/// Grammar of an actual cost's source that is written as an object.
 pub(super) const USAGE: Object = object!(
     [
         Field::optional(
@@ -128,7 +128,7 @@ const USAGE_ONE: [Field; 2] = [
     Field::value(Form::Word(&[TOKEN_USAGE]), ""),
     Field::value(Form::Defined("usage"), ""),
 ];
-/// Grammar of the sources of a real cost.
+/// Grammar of the sources of an actual cost.
 pub(super) const USAGES: Form = Form::Or(&[
     Field::value(Form::Word(&[TOKEN_USAGE]), ""),
     Field::value(Form::Defined("usage"), ""),
@@ -159,9 +159,9 @@ const CACHED: Field = Field::optional(
     "input",
     "The cost of a token of the request that the upstream had in its cache.",
 );
-/// Grammar of the costs of tokens of one model.
+/// Grammar of the token weights of one model.
 pub(super) const MODEL_WEIGHTS: Object = object!([INPUT, OUTPUT, CACHED]);
-/// Grammar of the costs of tokens.
+/// Grammar of the token weights.
 pub(super) const WEIGHTS: Object = object!([
     INPUT,
     OUTPUT,
@@ -180,14 +180,14 @@ pub(super) const WEIGHTS: Object = object!([
     ),
 ]);
 
-/// Word for the cost of a request to a language model.
+/// Name of the predefined cost for requests to language models.
 pub(super) const LLM_TOKENS: &str = "llm_tokens";
-/// Where the cost `llm_tokens` finds the number of tokens that a request allows for its response.
+/// Metadata path at which the cost `llm_tokens` finds the maximum number of response tokens of a request.
 const MAX_TOKENS: [&str; 2] = ["llm", "max_tokens"];
-/// Reservation of a request without this number, and the largest reservation.
+/// Reservation of a request without this number in its metadata, and maximum reservation.
 const LLM_RESERVES: [u32; 2] = [500, 4_000];
 
-/// Returns the cost for which the word `llm_tokens` stands:
+/// Returns the cost that the word `llm_tokens` stands for:
 ///
 /// ```yaml
 /// { reserve: [ { metadata: [llm, max_tokens] }, 500 ], settle: token_usage, max: 4000 }
@@ -251,7 +251,7 @@ const fn exceeds(source: &Reserve, max: u32) -> bool {
     matches!(source, Reserve::Fixed(cost) if *cost > max)
 }
 
-/// Reads a source, or a list of at least one.
+/// Reads a single source, or a non-empty list of sources.
 fn sources<T>(
     cursor: &Cursor<'_, '_>,
     report: &mut Report,
@@ -381,8 +381,8 @@ fn of_model(fields: &Fields<'_, '_>, report: &mut Report) -> Option<Weights> {
     })
 }
 
-/// Returns the problems of the limits that cannot settle the costs of a rule, in the rule and its overrides. Paths are
-/// relative to the rule.
+/// Returns a problem for each limit, in the rule or in its overrides, that cannot settle the rule's costs. The paths of
+/// the problems are relative to the rule.
 pub fn unsettled(rule: &Rule) -> Vec<Problem> {
     let Some(settlement) = rule.cost.settlement() else {
         return Vec::new();
@@ -395,8 +395,9 @@ pub fn unsettled(rule: &Rule) -> Vec<Problem> {
     )
 }
 
-/// Returns the problems of [`unsettled`], and the limits whose capacity is below the largest reservation. An edit may
-/// lower a capacity below it: then requests that reserve more are refused.
+/// Returns the problems that [`unsettled`] finds, and a problem for each limit whose capacity is below the largest
+/// reservation. [`unsettled`] omits the second check, because an edit may lower a capacity below the largest
+/// reservation. Requests that reserve more than the capacity are then refused.
 pub(super) fn check(
     settlement: &Settlement,
     limits: (&Limits, &Path),
@@ -407,7 +408,8 @@ pub(super) fn check(
     })
 }
 
-/// Returns the problems that `find` finds in each limit of a rule and its overrides, which are at these paths.
+/// Calls `find` for each limit of a rule and of its overrides, with the limit and its path. Returns the problems that
+/// `find` returns.
 fn each_limit(
     (limits, at): (&Limits, &Path),
     (overrides, at_overrides): (&Overrides, &Path),
@@ -429,8 +431,9 @@ fn each_limit(
     problems
 }
 
-/// Returns the problem of a reservation of 0 in a rule whose buckets all Envoys share. An Envoy learns of the debts at the
-/// others when it asks for tokens, and a request that takes none never asks. `at` is the path of the rule.
+/// Returns a problem if a request may reserve 0 units under a rule with fleet scope. An Envoy learns of a key's debts
+/// at other Envoys only when it asks for tokens, and it never asks for a request that takes no tokens. `at` is the path
+/// of the reservation.
 pub(super) fn unshared(settlement: &Settlement, at: Path) -> Option<Problem> {
     if settlement.least() > 0 {
         return None;
@@ -440,13 +443,13 @@ pub(super) fn unshared(settlement: &Settlement, at: Path) -> Option<Problem> {
     Some(problem.allowed("a reservation of at least 1, or `scope: envoy`"))
 }
 
-/// Creates a problem with a field of a limit.
+/// Returns an error about a field of a limit.
 fn problem(limit: &Limit, at: &Path, field: &str, message: String, allowed: &str) -> Problem {
     let value = written(limit).get(field).cloned().unwrap_or_default();
     Problem::error(at.field(field), &value, message).allowed(allowed)
 }
 
-/// Returns the problem of a limit that cannot settle the costs.
+/// Returns a problem if the limit cannot settle the costs.
 fn unfit(settlement: &Settlement, limit: &Limit, at: &Path) -> Option<Problem> {
     let (algorithm, name) = (limit.algorithm(), limit.name());
     match algorithm.settling() {
@@ -481,7 +484,7 @@ fn unfit(settlement: &Settlement, limit: &Limit, at: &Path) -> Option<Problem> {
     }
 }
 
-/// Returns the problem of a limit whose capacity is below the largest reservation.
+/// Returns a problem if the limit's capacity is below the largest reservation.
 fn too_small(settlement: &Settlement, limit: &Limit, at: &Path) -> Option<Problem> {
     let (max, most) = (settlement.max, limit.algorithm().max_cost());
     if u64::from(max) <= most {

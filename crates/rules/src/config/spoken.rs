@@ -1,4 +1,4 @@
-//! Limits without the fields that repeat a default, for display and for forms.
+//! Formats limits for display and for edit forms, without the fields that equal their defaults.
 
 use alloc::format;
 use alloc::string::{String, ToString as _};
@@ -11,12 +11,12 @@ use super::reader::written;
 use super::{Field, limit_fields, parse_limits};
 use crate::joined::joined;
 
-/// Returns the fields of a limit without the fields that repeat a default.
+/// Returns the fields of a limit, except the fields that equal their defaults.
 pub fn spoken(limit: &Limit) -> Map<String, Value> {
     spoken_value(&written(limit))
 }
 
-/// Like [`spoken`], but for a limit as JSON. A limit that cannot be read stays unchanged.
+/// Like [`spoken`], but for a limit as JSON. An invalid limit is returned unchanged.
 pub fn spoken_value(limit: &Map<String, Value>) -> Map<String, Value> {
     let mut fields = limit.clone();
     let Some(whole) = read(&fields) else {
@@ -35,9 +35,9 @@ pub fn spoken_value(limit: &Map<String, Value>) -> Map<String, Value> {
     fields
 }
 
-/// Returns a limit in a short notation for people: `15 at 30/m`, or `fixed_window 1000, window 1d`
-/// if there is more to show than capacity and rate. Accepts any algorithm, including algorithms
-/// newer than this program.
+/// Formats a limit in a short notation: `15 at 30/m` if capacity and rate describe it completely,
+/// and otherwise with its algorithm and all fields, such as `fixed_window 1000, window 1d`. Accepts
+/// any algorithm, including algorithms that this version does not support.
 pub fn short(limit: &Map<String, Value>) -> String {
     let fields = spoken_value(limit);
     if is_plain(&fields) {
@@ -46,7 +46,7 @@ pub fn short(limit: &Map<String, Value>) -> String {
     with_algorithm(&fields)
 }
 
-/// Like [`short`], but always with the algorithm, for comparing two algorithms.
+/// Like [`short`], but always includes the algorithm, for comparing two algorithms.
 pub fn short_with_algorithm(limit: &Map<String, Value>) -> String {
     with_algorithm(&spoken_value(limit))
 }
@@ -62,7 +62,7 @@ pub fn short_with_name(limit: &Map<String, Value>) -> String {
     words
 }
 
-/// Returns true if there is nothing to show except capacity and rate.
+/// Returns true if capacity and rate describe the limit completely.
 fn is_plain(fields: &Map<String, Value>) -> bool {
     let mut names = fields.keys().map(String::as_str);
     let is_known = |name| matches!(name, "name" | "algorithm" | "capacity" | "rate");
@@ -97,8 +97,8 @@ fn numbers(fields: &Map<String, Value>) -> String {
     joined(&parts, ", ")
 }
 
-/// Formats a value of a limit. A number that comes with each request is shown by the last step of its path and its
-/// default: `quota (10)`.
+/// Formats the value of a limit's field. A number that comes with each request is shown as the last step of its
+/// metadata path and its default: `quota (10)`.
 pub fn text(value: &Value) -> String {
     if let Some(text) = value.as_str() {
         return String::from(text);
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(spoken_of(&bucket("greedy", 5)), bare);
         assert_eq!(spoken_of(&bucket("interval", 4)), bucket("interval", 4));
         assert_eq!(spoken_of(&bare), bare);
-        // An unreadable limit stays unchanged.
+        // An invalid limit is returned unchanged.
         for unreadable in [json!({ "algorithm": "newer", "n": 1 }), bucket("greedy", 6)] {
             assert_eq!(spoken_of(&unreadable), unreadable);
         }

@@ -1,9 +1,9 @@
-//! "Did you mean": finds the allowed name that is nearest to a misspelt name.
+//! Finds suggestions for "did you mean": the allowed name that is nearest to a misspelt name.
 
 use alloc::vec::Vec;
 
-/// Maximum length of a text. Longer texts are not misspelt names, and the search takes quadratic
-/// time.
+/// Maximum size of a string to correct, in bytes. Longer strings are not misspelt names, and the
+/// comparison takes quadratic time.
 const MAX_LENGTH: usize = 64;
 
 /// Returns the nearest allowed name within two edits of `text`, or within one edit if `text` has at
@@ -13,7 +13,7 @@ pub fn nearest<'a>(text: &str, allowed: &[&'a str]) -> Option<&'a str> {
         return None;
     }
     let within = if text.len() <= 3 { 1 } else { 2 };
-    // The length excludes most names at almost no cost.
+    // Comparing the lengths excludes most names at almost no cost.
     let length = text.chars().count();
     allowed
         .iter()

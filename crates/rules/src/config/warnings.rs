@@ -18,11 +18,12 @@ mod fleet;
 pub(super) mod patterns;
 mod preflights;
 
-/// State size per bucket, in bytes, from which reading and writing pages costs more than deciding.
+/// State size per bucket, in bytes, above which reading and writing pages costs more than deciding.
 const LARGE_STATE: usize = 1024;
 
 /// Returns warnings about valid parts of a file that are probably a mistake, in addition to the
-/// warnings of [`super::parse`]. They help people check a file. The filter does not use them.
+/// warnings of [`super::parse`]. The warnings are for people who check a file. The filter does not
+/// use them.
 pub fn advice(file: &RuleFile) -> Vec<Problem> {
     let at_rules = Path::root().field("rules");
     let mut warnings = Vec::new();
@@ -56,7 +57,7 @@ fn of_rule(rule: &Rule, at: &Path) -> Vec<Problem> {
     warnings
 }
 
-/// Warns about a threshold that no error share can exceed.
+/// Warns about an error-rate threshold that no error rate can exceed.
 fn never_over(rule: &Rule, at: &Path) -> Option<Problem> {
     let over = rule.when?.over;
     if over < Decimal::from_thousandths(1_000) {
@@ -67,8 +68,8 @@ fn never_over(rule: &Rule, at: &Path) -> Option<Problem> {
     Some(Problem::error(at, &Value::from(1), message).warning())
 }
 
-/// Warns about keys that the default overrides ban, if a rule replaces these overrides without
-/// mentioning the keys.
+/// Warns about a rule that replaces the overrides in `defaults`, if the rule's overrides omit keys
+/// that are banned there.
 pub(super) fn dropped_bans(defaults: &Value, own: &Value, at: Path) -> Option<Problem> {
     let (defaults, own) = (defaults.as_object()?, own.as_object()?);
     let bans = |over: &Value| over == "banned";
@@ -97,8 +98,8 @@ pub(super) fn dropped_bans(defaults: &Value, own: &Value, at: Path) -> Option<Pr
     Some(problem.suggest(Some(&format!("{first}: banned"))))
 }
 
-/// Warns about a rule that repeats an earlier one. Both have to admit a request, so the second has
-/// no effect.
+/// Warns about a rule that differs from an earlier rule only in its name. Both rules must admit a
+/// request, so the later rule has no effect.
 fn repetition(rule: &Rule, earlier: &[Rule], at: &Path) -> Option<Problem> {
     let same = |other: &&Rule| {
         let named = Rule {
@@ -116,7 +117,7 @@ fn repetition(rule: &Rule, earlier: &[Rule], at: &Path) -> Option<Problem> {
     Some(Problem::error(at.field("name"), &name, message).warning())
 }
 
-/// Warns about a cost above a capacity, with which every request is refused.
+/// Warns about a cost above a limit's capacity, because the limit then refuses every request.
 pub(super) fn never_admits(rule: &Rule, at: &Path) -> Option<Problem> {
     let cost = u64::from(rule.cost.least());
     let small: Vec<_> = rule
@@ -137,8 +138,8 @@ pub(super) fn never_admits(rule: &Rule, at: &Path) -> Option<Problem> {
     Some(Problem::error(at.field("cost"), &value, message).warning())
 }
 
-/// Warns about a `max_wait` that is shorter than the interval between two requests, so that almost
-/// no request can wait.
+/// Warns about a `max_wait` that is shorter than the time that the rate needs for one request,
+/// because almost no request can then wait.
 fn hardly_holds(limit: &Limit, cost: u64, at: &Path) -> Option<Problem> {
     let fields = super::reader::written(limit);
     let max_wait = Nanos::parse(fields.get("max_wait")?.as_str()?)?;
@@ -157,7 +158,7 @@ fn hardly_holds(limit: &Limit, cost: u64, at: &Path) -> Option<Problem> {
     Some(Problem::error(at.field("max_wait"), &value, message).warning())
 }
 
-/// Returns the time that a rate takes for a cost, rounded up.
+/// Returns the time that a rate takes to refill `cost` units, rounded up.
 fn time_of(cost: u64, rate: Rate) -> Nanos {
     let span = u128::from(cost).saturating_mul(rate.period().get().into());
     let span = span.div_ceil(u128::from(rate.amount()).max(1));
@@ -200,7 +201,7 @@ pub(crate) fn impossible_keys(rule: &Rule, at: &Path) -> Vec<Problem> {
     problems
 }
 
-/// Returns the problem of an override's key, if no request can have that key.
+/// Returns a problem if no request can have the key of an override.
 pub fn impossible_key(rule: &Rule, pattern: &str) -> Option<Problem> {
     let beginning = pattern.strip_suffix('*');
     let possible = rule.may_have(beginning.unwrap_or(pattern), beginning.is_some());

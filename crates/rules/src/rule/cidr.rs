@@ -22,7 +22,8 @@ pub struct Cidr {
 pub enum CidrError {
     /// The string is malformed.
     Form,
-    /// The address has bits beyond the prefix. Contains the network without these bits.
+    /// The address has non-zero bits after the prefix. The error contains the network with these
+    /// bits cleared.
     HostBits(Cidr),
 }
 
@@ -38,7 +39,7 @@ impl Cidr {
         let most = bits(address);
         let length = match length {
             None => most,
-            // `parse` would accept a sign and leading zeros.
+            // `parse` alone would accept a sign and leading zeros.
             Some(digits) => digits
                 .parse()
                 .ok()
@@ -65,7 +66,7 @@ impl Cidr {
         address.is_ipv4() == self.network.is_ipv4() && network(address, self.length) == self.network
     }
 
-    /// Returns true if all of `other` is in the network.
+    /// Returns true if the network contains all addresses of `other`.
     pub fn covers(&self, other: &Self) -> bool {
         self.length <= other.length && self.contains(other.network)
     }
@@ -82,8 +83,8 @@ const MAX_TEXT: usize = 43;
 
 impl Cidr {
     /// Formats the network like the standard library (RFC 5952), but without its formatting code,
-    /// which would add two KiB to the filter. Many requests use this text as their key, so it
-    /// should also be fast.
+    /// which would add two KiB to the filter. Many requests use this text as their key, so
+    /// formatting should also be fast.
     fn text(&self) -> String {
         let mut text = String::with_capacity(MAX_TEXT);
         match self.network {
@@ -105,7 +106,7 @@ impl Cidr {
     }
 }
 
-/// Adds a number in lower case, without leading zeros.
+/// Appends a number in lower-case digits, without leading zeros.
 fn push_number(text: &mut String, number: u16, base: u16) {
     if let Some(rest) = number.checked_div(base).filter(|rest| *rest > 0) {
         push_number(text, rest, base);
@@ -114,7 +115,8 @@ fn push_number(text: &mut String, number: u16, base: u16) {
     text.extend(char::from_digit(digit.into(), base.into()));
 }
 
-/// Adds the groups of an address. `::` replaces the first of the longest runs of two or more zeros.
+/// Appends the groups of an IPv6 address. `::` replaces the longest run of two or more zero groups,
+/// or the first of several such runs.
 fn push_groups(text: &mut String, groups: [u16; 8]) {
     let (mut begin, mut end, mut from) = (8_usize, 8_usize, 0_usize);
     for (index, group) in groups.into_iter().enumerate() {
@@ -145,8 +147,8 @@ pub struct SourcePrefix {
     /// Prefix length for IPv4, in bits.
     #[serde(rename = "v4_prefix")]
     pub v4: u8,
-    /// Prefix length for IPv6, in bits. Clients get whole networks of 64 bits, so longer prefixes
-    /// do not identify clients.
+    /// Prefix length for IPv6, in bits. A client usually controls a whole /64 network, so longer
+    /// prefixes do not identify clients.
     #[serde(rename = "v6_prefix")]
     pub v6: u8,
 }
@@ -158,11 +160,11 @@ impl Default for SourcePrefix {
 }
 
 impl SourcePrefix {
-    /// The whole address for IPv4, and the /64 network for IPv6.
+    /// Default: the whole address for IPv4, and the /64 network for IPv6.
     pub const DEFAULT: Self = Self { v4: 32, v6: 64 };
 
-    /// Returns the network of a client as text. `None` if the source is not an IP address, such as
-    /// a Unix socket.
+    /// Returns the network of a client as text. `None` if the source is not an IP address but, for
+    /// example, a Unix socket.
     pub(super) fn apply(self, source: &[u8]) -> Option<String> {
         let address = address(source)?;
         let length = if address.is_ipv4() { self.v4 } else { self.v6 };
@@ -171,8 +173,8 @@ impl SourcePrefix {
     }
 }
 
-/// Returns the address of a client, without a zone. IPv4-mapped IPv6 addresses become IPv4
-/// addresses.
+/// Parses the address of a client, and ignores a zone at its end. IPv4-mapped IPv6 addresses become
+/// IPv4 addresses.
 pub(super) fn address(source: &[u8]) -> Option<IpAddr> {
     let bare = source.split(|b| *b == b'%').next()?;
     let address: IpAddr = core::str::from_utf8(bare).ok()?.parse().ok()?;
@@ -186,7 +188,7 @@ const fn bits(address: IpAddr) -> u8 {
     }
 }
 
-/// Returns an address with only its first `length` bits.
+/// Returns an address with all bits after the first `length` bits cleared.
 fn network(address: IpAddr, length: u8) -> IpAddr {
     let away = u32::from(bits(address).saturating_sub(length));
     match address {
@@ -211,8 +213,8 @@ mod tests {
         Cidr::parse(text).expect(text)
     }
 
-    /// Compares with the standard library, except for IPv4-mapped IPv6 addresses, which are IPv4
-    /// addresses here.
+    /// Compares with the standard library, except for IPv4-mapped IPv6 addresses, which this module
+    /// treats as IPv4 addresses.
     #[test]
     fn addresses_are_written_as_the_standard_library_does() {
         let model = |address: IpAddr| {
@@ -224,7 +226,7 @@ mod tests {
             let part = Cidr { length: 9, ..whole };
             assert_eq!(part.to_string(), format!("{address}/9"));
         };
-        // Every position of zeros, next to small and large groups.
+        // Tests every combination of zero groups, with small and large values in the other groups.
         for zeros in 0..=u8::MAX {
             for fill in [1, 0xa, 0xffff, 0x0f00] {
                 let group = |place: u32| {

@@ -22,7 +22,7 @@ pub enum Cost {
         name: String,
         /// Cost if the header is missing or is not a whole number of at least 1.
         default: u32,
-        /// Maximum cost. Larger values count as this.
+        /// Maximum cost. Larger values are reduced to this cost.
         max: u32,
     },
     /// The value in the dynamic metadata at this path.
@@ -31,13 +31,13 @@ pub enum Cost {
         path: Vec<String>,
         /// Cost if the value is missing or is not a whole number of at least 1.
         default: u32,
-        /// Maximum cost. Larger values count as this.
+        /// Maximum cost. Larger values are reduced to this cost.
         max: u32,
     },
-    /// One unit for each of this many bytes of the content length, rounded up. The cost is 1
-    /// without a content length.
+    /// One unit per this many bytes of the content length, rounded up. Without a content length,
+    /// the cost is 1.
     RequestBytes(u32),
-    /// Reserved when the request arrives, and settled when it ends.
+    /// A cost that is reserved when the request arrives, and settled when the request ends.
     Settled(Box<Settlement>),
 }
 
@@ -56,7 +56,7 @@ impl Price {
         Self { cost, is_invalid }
     }
 
-    /// Returns the price in a value of the request.
+    /// Returns the price that a value of the request specifies.
     fn named(value: Option<&[u8]>, default: u32, max: u32) -> Self {
         let Some(value) = value else {
             return Self::of(default.into());
@@ -99,7 +99,7 @@ impl Cost {
         }
     }
 
-    /// Cost of a request that does not specify one.
+    /// Returns the cost of a request that does not specify a cost.
     pub fn usual(&self) -> u32 {
         match self {
             Self::Fixed(cost) => *cost,
@@ -109,7 +109,7 @@ impl Cost {
         }
     }
 
-    /// Returns the settlement of costs when requests end, if there is one.
+    /// Returns the settlement, if the cost is settled when requests end.
     pub fn settlement(&self) -> Option<&Settlement> {
         match self {
             Self::Settled(settlement) => Some(settlement),
@@ -118,7 +118,7 @@ impl Cost {
     }
 }
 
-/// Parses digits as a number, which saturates at the maximum.
+/// Parses decimal digits. A number that is too large saturates at [`u64::MAX`].
 pub(crate) fn whole(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;

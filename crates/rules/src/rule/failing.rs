@@ -1,8 +1,9 @@
-//! Describes, for display, the parts of a match or key that a request lacks or has several times:
-//! the place of the part, the requirement, and the value found.
+//! Describes, for display, the part of a match that fails, and the part of a key that a request
+//! lacks or repeats. A description contains the place of the part, the requirement, and the value
+//! found.
 //!
-//! The parts are found by [`Match::first_failing`], [`Rule::find_key`] and
-//! [`Rule::first_ambiguous`], which also decide requests. This module only describes them.
+//! [`Match::first_failing`], [`Rule::find_key`] and [`Rule::first_ambiguous`] find the parts, and
+//! also decide on requests. This module only describes the parts.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -16,7 +17,7 @@ use super::pattern::Pattern;
 use super::{MetadataTest, NamedTest, Rule, parts};
 use crate::request::{Request, without_query};
 
-/// Maximum number of characters shown of a value.
+/// Maximum number of characters that are shown of a value.
 const MAX_SHOWN: usize = 200;
 
 /// First part of a match that fails, or that is undecided because its value is too long.
@@ -26,7 +27,7 @@ pub struct Failing {
     pub part: Part,
     /// Place in the rule, such as `match.headers[1]`.
     pub place: String,
-    /// Requirement, as written in a rule file.
+    /// Requirement of the part, as it is written in a rule file.
     pub asked: Value,
     /// Value in the request.
     pub found: Found,
@@ -34,7 +35,7 @@ pub struct Failing {
     pub longest: Option<usize>,
 }
 
-/// Value in a request for which a part fails.
+/// Value of a request that was found for a part of a match or key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// No value.
@@ -42,7 +43,7 @@ pub enum Found {
     /// A value. Bytes that are not UTF-8 are shown as `\xNN`, and a long value is truncated with a
     /// final `…`.
     Text(String),
-    /// Everything that a `not` excludes.
+    /// The whole request, because a `not` excludes it.
     AllOfIt,
 }
 
@@ -51,7 +52,7 @@ pub enum Found {
 pub struct Missing {
     /// Place in the rule, such as `key[0]`.
     pub place: String,
-    /// Requirement, as written in a rule file.
+    /// Requirement of the part, as it is written in a rule file.
     pub asked: Value,
 }
 
@@ -60,21 +61,21 @@ pub struct Missing {
 pub struct Repeated {
     /// Place in the rule, such as `key[0]`.
     pub place: String,
-    /// Requirement, as written in a rule file.
+    /// Requirement of the part, as it is written in a rule file.
     pub asked: Value,
-    /// The non-empty values in order.
+    /// The non-empty values of the part, in request order.
     pub values: Found,
 }
 
-/// Converts the place `match…` of a nested match into a place within `not`. Does not search the
-/// text, because the standard library's search would add 6 KiB to the module.
+/// Converts a place in a nested match, such as `match.path`, to the place within `not`. Avoids the
+/// standard library's string search, which would add 6 KiB to the module.
 fn within_not(place: &str) -> String {
     let rest = place.strip_prefix("match").unwrap_or(place);
     format!("match.not{rest}")
 }
 
 impl Match {
-    /// Returns a description of the part for which the match fails or is undecided.
+    /// Describes the part that makes the match fail or leaves it undecided.
     pub fn explain(&self, request: &mut dyn Request) -> Option<Failing> {
         match self.fit(request) {
             Fit::Yes => None,
@@ -105,7 +106,7 @@ impl Match {
         }
     }
 
-    /// Returns the value in the request that a part tests.
+    /// Returns the value of the request that a part tests.
     fn found(&self, part: Part, request: &mut dyn Request) -> Found {
         let found = match part {
             Part::Methods => request.method(),
@@ -167,8 +168,8 @@ impl Rule {
     /// Describes the key part at `index`, which a request lacks.
     pub fn missing(&self, index: usize) -> Missing {
         let part = self.key.get(index);
-        // Converts through text, so that the filter, whose module has to be small, needs no second
-        // serializer.
+        // Converts the part via JSON text, because a second serializer would make the filter's
+        // module larger.
         let text = part.and_then(|part| serde_json::to_vec(part).ok());
         let asked = text.and_then(|text| serde_json::from_slice(&text).ok());
         Missing {
@@ -177,7 +178,7 @@ impl Rule {
         }
     }
 
-    /// Returns a description of the first key part that a request has several times.
+    /// Describes the first key part that a request has several times.
     pub fn repeated(&self, request: &mut dyn Request) -> Option<Repeated> {
         let index = self.first_ambiguous(request)?;
         let mut values = Vec::new();

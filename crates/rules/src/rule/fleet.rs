@@ -7,7 +7,7 @@ use loudou_limiter::Nanos;
 use loudou_limiter::lease::LeaseSettings;
 use serde::Serialize;
 
-/// Which Envoys share the buckets of a rule.
+/// Scope of a rule: the Envoys that share its buckets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
@@ -25,11 +25,11 @@ impl Scope {
     }
 }
 
-/// What happens to requests of fleet rules while the relay or its store is unreachable.
+/// Treatment of requests under rules with fleet scope while the relay or its store is unreachable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnOutage {
-    /// Each Envoy enforces its part of the limits.
+    /// Each Envoy enforces its share of the limits.
     #[default]
     Local,
     /// The requests are admitted.
@@ -45,18 +45,19 @@ pub struct FleetSettings {
     pub cluster: String,
     /// Time after which granted tokens expire in an Envoy; more than zero.
     pub lease: Nanos,
-    /// Timeout of a call to the relay, and of a request's wait for one; more than zero.
+    /// Timeout of a call to the relay, and maximum time for which a request waits for tokens; more
+    /// than zero.
     pub timeout: Nanos,
     /// Number of cost units per key that each Envoy may admit before the relay has answered.
     pub credit: u32,
-    /// What happens to requests while the relay does not answer.
+    /// Treatment of requests while the relay does not answer.
     pub on_outage: OnOutage,
-    /// Number of Envoys by which the limits are divided in an outage until the relay has reported a
-    /// number; at least 1.
+    /// Number of Envoys by which each Envoy divides the limits in an outage, until the relay has
+    /// reported the actual number; at least 1.
     #[serde(skip_serializing_if = "is_one")]
     pub envoys: u32,
-    /// Shared secret that the relay requires. It is never serialised, so a file that is read back
-    /// lacks it.
+    /// Shared secret that the relay requires. The secret is never serialised, so an exported file
+    /// does not contain it.
     #[serde(skip_serializing)]
     pub token: Option<Secret>,
 }
@@ -67,7 +68,7 @@ const fn is_one(number: &u32) -> bool {
 }
 
 impl FleetSettings {
-    /// Returns the settings of all leases.
+    /// Returns the settings that apply to all leases.
     pub fn lease_settings(&self) -> LeaseSettings {
         LeaseSettings {
             lease: self.lease,
@@ -77,7 +78,8 @@ impl FleetSettings {
     }
 }
 
-/// A secret string that is never shown. It has no serialised form, and its `Debug` form hides it.
+/// A secret string that is never shown. A secret cannot be serialised, and its `Debug` output hides
+/// the string.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -86,7 +88,7 @@ impl Secret {
         Self(text)
     }
 
-    /// Returns the secret, so that it can be sent.
+    /// Returns the secret, for sending it to the relay.
     pub fn reveal(&self) -> &str {
         &self.0
     }

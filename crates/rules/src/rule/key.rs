@@ -1,15 +1,17 @@
 //! Computes the key of a request under a rule. The key identifies the request's bucket.
 //!
-//! Parts are joined with `:`. Bytes that are not printable ASCII, and `%`, `:` and `~`, are written
-//! as `%XX`. A key is therefore safe to show anywhere, and two different lists of parts never give
-//! the same key. A key with more than [`MAX_KEY`] bytes is cut, and ends with a `~` and a hash of
-//! the whole key. No escaped part contains a `~`.
+//! The parts of a key are joined with `:`. Bytes that are not printable ASCII, and `%`, `:` and
+//! `~`, are written as `%XX`. A key is therefore safe to show anywhere, and two different lists of
+//! parts never give the same key. A key with more than [`MAX_KEY`] bytes is truncated, and ends
+//! with a `~` and a hash of the whole key. Escaped parts never contain a `~`, so a truncated key
+//! never equals a complete key.
 //!
-//! The key of a request is the same in every process, so that an override or a ban of it applies
-//! everywhere. The hash therefore has no secret. Two long keys with equal hashes and equal first 95
-//! bytes would share a bucket, its overrides and its bans. An attacker who found such a key for
-//! another client could use up that client's limit or use its override, even without control over
-//! the other key parts. To prevent this, the hash is SHA-256, see [`StableHasher`].
+//! A request has the same key in every process, so that overrides and bans of the key apply
+//! everywhere. The hash therefore cannot use a secret. Two long keys with the same hash and the
+//! same first 95 bytes would share a bucket, its overrides and its bans. An attacker who found a
+//! key that collides with another client's key could use up that client's limit or use its
+//! override, even without control over the other key parts. To prevent this, the hash is SHA-256;
+//! see [`StableHasher`].
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -20,19 +22,19 @@ use loudou_store::names::MAX_KEY;
 use super::{KeyPart, OnAmbiguousKey, OnMissingKey, Rule, parts, paths};
 use crate::request::{Request, without_query};
 
-/// Initial capacity of a key, in bytes. Most keys fit without growing.
+/// Initial capacity of the string for a key, in bytes. Most keys fit without reallocation.
 const USUAL_KEY: usize = 40;
 /// Key of a rule without key parts.
 pub const KEY_OF_ALL: &str = "~all";
 /// Key of requests that lack a part, if they share a bucket.
 pub const KEY_OF_MISSING: &str = "~missing";
-/// Size of the `~` and 32 hexadecimal digits at the end of a cut key.
+/// Size of the `~` and 32 hexadecimal digits at the end of a truncated key.
 const HASH_LEN: usize = 33;
 
 /// Result of computing a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// The request's bucket.
+    /// The key, which identifies the request's bucket.
     Bucket(String),
     /// A part is missing, and the rule does not apply.
     Skip,
@@ -42,7 +44,7 @@ pub enum Key {
     Ambiguous,
 }
 
-/// Reason why a request has no key, with the index of the first such part.
+/// Reason why a request has no key, with the index of the key part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoKey {
     /// The part is absent or empty.
@@ -66,13 +68,13 @@ impl Rule {
         }
     }
 
-    /// Returns the key of `request`, or the reason why it has none.
+    /// Returns the key of `request`, or the reason why the request has no key.
     pub fn find_key(&self, request: &mut dyn Request) -> Result<String, NoKey> {
         if self.key.is_empty() {
             return Ok(String::from(KEY_OF_ALL));
         }
-        // This comes first, because it reads all headers at once, so that the parts need no further
-        // host calls.
+        // This check comes first, because it reads all headers at once. The key parts then need no
+        // further host calls.
         if self.on_ambiguous_key == OnAmbiguousKey::Refuse
             && let Some(ambiguous) = self.first_ambiguous(request)
         {
@@ -94,7 +96,7 @@ impl Rule {
     }
 }
 
-/// Adds a part. Returns true if the request has it.
+/// Appends a part to the key. Returns false if the request lacks the part.
 fn add(key: &mut KeyText, part: &KeyPart, request: &mut dyn Request) -> bool {
     let value = match part {
         KeyPart::Literal(text) => Some(Cow::Borrowed(text.as_bytes())),
@@ -135,7 +137,7 @@ fn add(key: &mut KeyText, part: &KeyPart, request: &mut dyn Request) -> bool {
     true
 }
 
-/// Returns the first segments of a path. The first two of `/a/b/c` are `/a/b`.
+/// Returns the first segments of a path. The first two segments of `/a/b/c` are `/a/b`.
 fn first_segments(path: &[u8], count: Option<u8>) -> &[u8] {
     let Some(count) = count else { return path };
     let slashes = path.iter().enumerate().filter(|(_, b)| **b == b'/');
@@ -143,11 +145,11 @@ fn first_segments(path: &[u8], count: Option<u8>) -> &[u8] {
     end.and_then(|end| path.get(..end)).unwrap_or(path)
 }
 
-/// A key under construction. Its size stays bounded even if its parts are long.
+/// A key under construction. The size of its text stays bounded even if the parts are long.
 struct KeyText {
     text: String,
     parts: usize,
-    /// Once the text is full, the hash of the whole key, and the position of the cut.
+    /// Hasher of the whole key, which is only needed after the key has exceeded the maximum size.
     overflow: Option<StableHasher>,
 }
 
@@ -198,13 +200,13 @@ impl KeyText {
     }
 }
 
-/// Returns a non-empty value as text, if it needs no escapes in a key and fits there.
+/// Returns a value as a string, if it is non-empty, needs no escapes and fits into a key.
 fn plain_text(value: &[u8]) -> Option<&str> {
     let is_plain = (1..=MAX_KEY).contains(&value.len()) && value.iter().all(|b| is_plain(*b));
     str::from_utf8(value).ok().filter(|_| is_plain)
 }
 
-/// Returns the bytes as they are escaped in a key.
+/// Returns the bytes in the escaped form that keys use.
 pub(super) fn escaped(bytes: &[u8]) -> String {
     let mut text = String::new();
     for byte in bytes {
@@ -213,8 +215,8 @@ pub(super) fn escaped(bytes: &[u8]) -> String {
     text
 }
 
-/// Returns true if a key contains this byte unescaped. It is called for each byte of each key, so
-/// it uses a lookup table.
+/// Returns true if a key contains this byte unescaped. This function is called for each byte of
+/// each key, so it uses a lookup table.
 fn is_plain(byte: u8) -> bool {
     const BELOW_64: u64 = plain_from(0);
     const FROM_64: u64 = plain_from(64);
@@ -226,7 +228,8 @@ fn is_plain(byte: u8) -> bool {
     plain.wrapping_shr(u32::from(byte & 63)) & 1 == 1
 }
 
-/// Returns a bit mask with one bit for each of the 64 bytes from `first`.
+/// Returns a bit mask of the 64 bytes from `first` on, in which the bit of each byte that needs no
+/// escape is set.
 const fn plain_from(first: u8) -> u64 {
     let mut plain = 0;
     let mut bit = 0;

@@ -1,4 +1,4 @@
-//! A map from some of a rule's keys to values. Its patterns are exact keys and prefixes.
+//! A map from patterns of a rule's keys to values. A pattern is an exact key or a prefix.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -6,10 +6,10 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// Values by key. An exact key takes precedence over any prefix, and a longer prefix over a shorter
-/// one.
+/// Values for patterns of keys. An exact key takes precedence over any prefix, and a longer prefix
+/// takes precedence over a shorter one.
 ///
-/// Clones share their contents until one of them changes. This matters because a rule may have a
+/// Clones share their contents until one of them changes. Sharing matters because a rule may have a
 /// thousand overrides, and exists in three forms: as configured, as edited, and in force.
 #[derive(Debug, PartialEq, Eq)]
 pub struct KeyMap<T> {
@@ -18,13 +18,13 @@ pub struct KeyMap<T> {
     values: Arc<Vec<T>>,
 }
 
-/// Exact keys and prefixes. They are separate from the values, so that their code is compiled only
-/// once for all value types.
+/// Exact keys and prefixes. The patterns are separate from the values, so that their code is
+/// compiled only once for all value types.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Patterns {
     /// Exact keys, sorted.
     exact: Vec<String>,
-    /// Prefixes without the `*`, sorted. Their indices follow the indices of the exact keys.
+    /// Prefixes without the `*`, sorted. The indices of prefixes follow the indices of exact keys.
     beginnings: Vec<String>,
     /// Distinct lengths of the prefixes, in descending order.
     lengths: Vec<usize>,
@@ -49,8 +49,8 @@ impl<T> Clone for KeyMap<T> {
 }
 
 impl<T> KeyMap<T> {
-    /// Returns the value for a key. This takes one search among the exact keys, and one search for
-    /// each prefix length.
+    /// Returns the value for a key. A lookup takes one binary search among the exact keys, and one
+    /// for each prefix length.
     pub fn get(&self, key: &str) -> Option<&T> {
         if self.is_empty() {
             return None;
@@ -102,8 +102,9 @@ impl<T> KeyMap<T> {
         (0..self.len()).filter_map(|place| self.at(place))
     }
 
-    /// Returns the patterns whose values differ from an earlier map, or that only one of the two
-    /// maps has. Each kind is sorted. Values that both maps share are not compared.
+    /// Returns the patterns whose values differ from an earlier map, and the patterns that only one
+    /// of the two maps contains. Patterns that were removed come last. If both maps share their
+    /// contents, nothing is compared.
     pub fn changed_since(&self, before: &Self) -> Vec<String>
     where
         T: PartialEq,
@@ -144,15 +145,15 @@ impl<T> KeyMap<T> {
         self.values.iter()
     }
 
-    /// Returns true if both maps are unchanged clones of the same map. Does not compare the
-    /// contents.
+    /// Returns true if both maps share their contents, as unchanged clones of the same map do. Does
+    /// not compare the contents.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.patterns, &other.patterns) && Arc::ptr_eq(&self.values, &other.values)
     }
 }
 
 impl<T: Clone> KeyMap<T> {
-    /// Sets the value of a pattern, or removes it.
+    /// Sets the value of a pattern, or removes the pattern if `value` is `None`.
     pub fn set(&mut self, pattern: &str, value: Option<T>) {
         let place = self.patterns.place(pattern);
         if place.is_err() && value.is_none() {
@@ -179,7 +180,7 @@ impl<T: Clone> KeyMap<T> {
 }
 
 impl Patterns {
-    /// Returns the index of the first pattern that matches a key.
+    /// Returns the index of the pattern that takes precedence for a key.
     fn of_key(&self, key: &str) -> Option<usize> {
         search(&self.exact, key).ok().or_else(|| {
             let mut lengths = self.lengths.iter();
@@ -202,7 +203,7 @@ impl Patterns {
             .map_err(behind)
     }
 
-    /// Returns the pattern at an index, as written.
+    /// Returns the pattern at an index, as it is written in a rule file.
     fn at(&self, place: usize) -> Option<String> {
         match place.checked_sub(self.exact.len()) {
             None => self.exact.get(place).cloned(),
@@ -234,7 +235,7 @@ impl Patterns {
         }
     }
 
-    /// Adds the length of a prefix.
+    /// Adds the length of a prefix to `lengths`, unless it is already there.
     fn measure(&mut self, length: usize) {
         if let Err(place) = self.lengths.binary_search_by(|other| length.cmp(other)) {
             self.lengths.insert(place, length);
@@ -261,7 +262,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Compares with a linear search through all patterns.
+        /// Compares the map with a linear search through all patterns.
         #[test]
         fn the_longest_pattern_wins(
             patterns in prop::collection::btree_map("[ab]{0,4}\\*?", 0_u32..9, 0..12),

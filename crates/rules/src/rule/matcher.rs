@@ -36,11 +36,11 @@ pub struct Match {
     pub route: Option<Test>,
     /// Tests of Envoy's dynamic metadata, all of which must pass.
     pub metadata: Vec<MetadataTest>,
-    /// A match that excludes requests.
+    /// A nested match. The requests that it matches are excluded.
     pub not: Option<Box<Self>>,
 }
 
-/// A part of a match. For a list, an element of it.
+/// A part of a match, or an element of a part that is a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The part `methods`.
@@ -68,24 +68,24 @@ pub enum Part {
 /// Result of matching a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// The request matches in all parts.
+    /// The request matches all parts.
     Yes,
-    /// The request does not match in this part, which is the first such part.
+    /// The request does not match. The variant contains the first part that fails.
     No(Part),
     /// No part excludes the request, but a value is longer than its regular expression can test.
-    /// This is the first part with such a value.
+    /// The variant contains the first part with such a value.
     TooLong(Part),
 }
 
 /// A test of the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathMatch {
-    /// The path starts with this text, on whole segments. `/reply` matches `/reply` and `/reply/7`
-    /// but not `/replyall`.
+    /// The path starts with these whole segments. `/reply` matches `/reply` and `/reply/7` but not
+    /// `/replyall`.
     Prefix(String),
-    /// The path is this text.
+    /// The path equals this string.
     Exact(String),
-    /// The path ends with this text.
+    /// The path ends with this string.
     Suffix(String),
     /// The path has these segments, where `{name}` stands for any non-empty segment: `/users/{id}`.
     Template(String),
@@ -100,8 +100,8 @@ impl Serialize for Match {
 }
 
 impl Match {
-    /// Returns the fields as in a rule file. Not derived, because a derived implementation is
-    /// compiled separately for each serializer.
+    /// Returns the fields as they are written in a rule file. The implementation is not derived,
+    /// because a derived one would be compiled separately for each serializer.
     pub(super) fn fields(&self) -> Map<String, Value> {
         let named = |tests: &[NamedTest]| list(tests.iter().map(NamedTest::value).collect());
         let metadata = self.metadata.iter().map(MetadataTest::value).collect();
@@ -126,7 +126,8 @@ impl Match {
         map
     }
 
-    /// Returns the requirement of a part, as in a rule file; `None` if there is none.
+    /// Returns the requirement of a part as it is written in a rule file, or `None` if the match
+    /// lacks the part.
     pub(super) fn asked(&self, part: Part) -> Option<Value> {
         let named = |tests: &[NamedTest], at| tests.get(at).map(NamedTest::value);
         let whole = |test: &Option<Test>| test.as_ref().map(|test| test.value(None));
@@ -290,7 +291,7 @@ impl Match {
 type Unless<'a> = &'a mut dyn FnMut(Truth, Part) -> Option<Part>;
 
 impl PathMatch {
-    /// Name of the test in rule files, and its text.
+    /// Returns the name of the test in rule files, and the text of the test.
     pub(super) fn parts(&self) -> (&'static str, &str) {
         match self {
             Self::Prefix(text) => ("prefix", text),
@@ -313,18 +314,18 @@ impl PathMatch {
     }
 }
 
-/// Returns the elements as a list, unless it is empty.
+/// Returns the elements as a JSON list, or `None` if there are no elements.
 fn list(elements: Vec<Value>) -> Option<Value> {
     (!elements.is_empty()).then(|| Value::from(elements))
 }
 
-/// Returns true if `path` starts with `prefix` on whole segments.
+/// Returns true if `path` starts with the whole segments of `prefix`.
 fn has_segments(path: &[u8], prefix: &[u8]) -> bool {
     path.strip_prefix(prefix)
         .is_some_and(|rest| rest.is_empty() || prefix.ends_with(b"/") || rest.starts_with(b"/"))
 }
 
-/// Returns true if `path` has the segments of `template`.
+/// Returns true if the segments of `path` match the segments of `template`.
 fn fits(path: &[u8], template: &[u8]) -> bool {
     let mut segments = path.split(|b| *b == b'/');
     let mut wanted = template.split(|b| *b == b'/');
@@ -367,7 +368,7 @@ mod tests {
         ] {
             assert!(!fits(path, b"/users/{id}"), "{path:?}");
         }
-        // Braces in a client's path are plain characters.
+        // Braces in the path of a request have no special meaning.
         assert!(!fits(b"/{id}/7", b"/users/{id}"));
     }
 }

@@ -1,4 +1,4 @@
-//! The parts of a key as in a rule file.
+//! Parts of a key, as they are written in rule files.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,23 +11,23 @@ use super::cidr::SourcePrefix;
 /// A part of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyPart {
-    /// First non-empty line of this header. The name is in lower case.
+    /// First non-empty line of this header. The header name is in lower case.
     Header(String),
     /// First non-empty value of this query parameter, decoded.
     Query(String),
     /// First non-empty value of this cookie, without surrounding quotes.
     Cookie(String),
-    /// A fixed text.
+    /// A fixed string.
     Literal(String),
     /// A value in Envoy's dynamic metadata, given by the namespace and the keys below it.
     Metadata(Vec<String>),
-    /// Network of the trusted client address, as Envoy sees it, without the port.
+    /// Network of the trusted client address, which Envoy determines, without the port.
     Source(SourcePrefix),
     /// The path without its query.
     Path {
-        /// Number of segments from the beginning; `None` for all segments.
+        /// Number of leading segments; `None` for all segments.
         segments: Option<u8>,
-        /// True if different spellings of a path give the same key.
+        /// True if equivalent spellings of a path give the same key.
         normalize: bool,
     },
     /// Name of Envoy's route.
@@ -36,12 +36,12 @@ pub enum KeyPart {
     Method,
     /// Host without its port, in lower case.
     Host,
-    /// Identity in the client's certificate: its first URI, else its first DNS name.
+    /// Identity in the client's certificate: its first URI or, if it has none, its first DNS name.
     ClientCert,
 }
 
 impl KeyPart {
-    /// Parts that are written as one word in rule files.
+    /// Parts that are written as a single word in rule files.
     pub const WORDS: [(&str, Self); 6] = [
         ("source", Self::Source(SourcePrefix::DEFAULT)),
         (
@@ -57,7 +57,8 @@ impl KeyPart {
         ("client_cert", Self::ClientCert),
     ];
 
-    /// Returns the part's word in rule files; `None` for a part that is written as an object.
+    /// Returns the word that stands for the part in rule files; `None` for a part that is written
+    /// as an object.
     pub fn word(&self) -> Option<&'static str> {
         let mut words = Self::WORDS.into_iter();
         words.find_map(|(word, part)| (part == *self).then_some(word))

@@ -1,5 +1,5 @@
-//! Extracts values that the client packs into other values: query parameters, cookies, and the
-//! host. Also finds key parts for which a request has several values.
+//! Extracts values that are embedded in other values of a request: query parameters, cookies, and
+//! the host. Also finds key parts for which a request has several values.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -10,11 +10,11 @@ use super::{KeyPart, Rule};
 use crate::hex;
 use crate::request::{Request, first_filled, without_port, without_root};
 
-/// Receives a value of a request.
+/// Callback that receives a value of a request.
 type See<'a> = &'a mut dyn FnMut(&[u8]);
 
-/// Tests a header. The test passes if one of the lines passes it, so that no line can hide another
-/// one.
+/// Tests a header. The test passes if any line of the header passes it, so that one line cannot
+/// hide another.
 pub(super) fn header_holds(request: &mut dyn Request, header: &NamedTest) -> Truth {
     if let Test::Present(_) = header.test {
         return header.test.holds(request.header(&header.name).as_deref());
@@ -22,7 +22,7 @@ pub(super) fn header_holds(request: &mut dyn Request, header: &NamedTest) -> Tru
     one_holds(&header.test, |see| request.each_line(&header.name, see))
 }
 
-/// Tests a value in the metadata. For a list, the test passes if one element passes it.
+/// Tests a value in the metadata. For a list, the test passes if any element passes it.
 pub(super) fn metadata_holds(request: &mut dyn Request, metadata: &MetadataTest) -> Truth {
     if let Test::Present(_) = metadata.test {
         let value = request.metadata(&metadata.path);
@@ -32,8 +32,9 @@ pub(super) fn metadata_holds(request: &mut dyn Request, metadata: &MetadataTest)
     one_holds(&metadata.test, each)
 }
 
-/// Tests the values that `each` yields. One of them has to pass. The total time of a regular
-/// expression for all values is bounded by the time for one value of the maximum length.
+/// Tests the values that `each` yields, at least one of which must pass. The total time that a
+/// regular expression takes for all values is bounded by its time for one value of the maximum
+/// size.
 fn one_holds(test: &Test, each: impl FnOnce(See<'_>)) -> Truth {
     let most = test.pattern().map_or(usize::MAX, Pattern::longest);
     let mut left = most;
@@ -42,7 +43,8 @@ fn one_holds(test: &Test, each: impl FnOnce(See<'_>)) -> Truth {
         if holds == Truth::Yes {
             return;
         }
-        // The first value is tested at any length, because its beginning may decide the test.
+        // The first value is tested whatever its length, because its beginning may already decide
+        // the test.
         let fits = left == most || value.len() < left;
         left = left.saturating_sub(value.len().saturating_add(1));
         let truth = if fits {
@@ -57,7 +59,7 @@ fn one_holds(test: &Test, each: impl FnOnce(See<'_>)) -> Truth {
     holds
 }
 
-/// Returns all values that `each` yields, for display.
+/// Returns all values that `each` yields, joined with commas for display.
 pub(super) fn all_values(each: impl FnOnce(See<'_>)) -> Option<Vec<u8>> {
     let mut all: Option<Vec<u8>> = None;
     each(&mut |value| match &mut all {
@@ -70,8 +72,9 @@ pub(super) fn all_values(each: impl FnOnce(See<'_>)) -> Option<Vec<u8>> {
     all
 }
 
-/// Returns the decoded value of a query parameter, chosen by [`first_filled`]. Unnecessary escapes
-/// do not change the decoded value, so they do not lead to another bucket.
+/// Returns the decoded value of a query parameter. If the parameter is repeated, [`first_filled`]
+/// chooses the value. Unnecessary escapes do not change the decoded value, so a client cannot reach
+/// another bucket by adding escapes.
 pub(super) fn query<'a>(request: &'a mut dyn Request, name: &str) -> Option<Cow<'a, [u8]>> {
     map(request.path()?, |path| {
         first_filled(query_values(path, name))
@@ -90,10 +93,11 @@ pub(super) fn query_values<'a>(path: &'a [u8], name: &str) -> impl Iterator<Item
     named.map(|(_, value)| decoded(value))
 }
 
-/// Returns the value of a cookie without surrounding quotes, chosen by [`first_filled`].
+/// Returns the value of a cookie without surrounding quotes. If the cookie is repeated,
+/// [`first_filled`] chooses the value.
 pub(super) fn cookie<'a>(request: &'a mut dyn Request, name: &str) -> Option<Cow<'a, [u8]>> {
     let own = |line: &[u8]| first_filled(cookie_values(line, name)).map(<[u8]>::to_vec);
-    // Later lines are read only when needed, because they cost a host call.
+    // Later lines are read only when needed, because reading them costs a host call.
     let mut found = own(&request.header("cookie")?);
     if found.as_ref().is_none_or(Vec::is_empty) {
         request.each_line("cookie", &mut |line| {
@@ -126,7 +130,7 @@ pub(crate) fn host(request: &mut dyn Request) -> Option<Vec<u8>> {
     Some(host.to_ascii_lowercase())
 }
 
-/// Extracts a part of a text, which is borrowed if the text is.
+/// Extracts a part of a byte string. The part is borrowed if the byte string is borrowed.
 fn map<'a>(
     text: Cow<'a, [u8]>,
     part: impl for<'t> Fn(&'t [u8]) -> Option<Cow<'t, [u8]>>,
@@ -137,20 +141,20 @@ fn map<'a>(
     }
 }
 
-/// Splits the text at the first `mark`, which is in neither part.
+/// Splits a byte string at the first `mark`, and drops the mark.
 fn cut(text: &[u8], mark: u8) -> Option<(&[u8], &[u8])> {
     let at = text.iter().position(|b| *b == mark)?;
     let (before, after) = text.split_at_checked(at)?;
     Some((before, after.get(1..)?))
 }
 
-/// Decodes escapes such as `%41`, and `+` as a space. Anything else stays unchanged.
+/// Decodes escapes such as `%41`, and decodes `+` as a space. All other bytes stay unchanged.
 fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
     hex::unescaped(text, b"%", |b| if b == b'+' { b' ' } else { b })
 }
 
-// Key parts that a request may have several times: header lines, cookies, query parameters, and
-// lists in the metadata.
+// Key parts that a request may repeat: header lines, cookies, query parameters, and lists in the
+// metadata.
 //
 // The first non-empty value is used for the key, but an upstream may use another value. A client
 // could therefore get any number of buckets by repeating the header, with a new first value in each
@@ -166,9 +170,9 @@ impl Rule {
 
 impl KeyPart {
     /// Returns true if a request has several values for this part: more than one line of a header,
-    /// or different values of a cookie, a query parameter or a list in the metadata. Equal values
-    /// are not ambiguous, because every reader finds the same value. Equal header lines are,
-    /// because a reader may join them.
+    /// or different values of a cookie, of a query parameter or in a metadata list. Equal values
+    /// are not ambiguous, because every upstream finds the same value. Equal header lines are
+    /// ambiguous, because an upstream may join them.
     fn is_ambiguous(&self, request: &mut dyn Request) -> bool {
         let is_header = matches!(self, Self::Header(_));
         let mut first: Option<Vec<u8>> = None;
@@ -180,7 +184,7 @@ impl KeyPart {
         is_ambiguous
     }
 
-    /// Calls `see` for each non-empty value of this part, if requests may repeat it.
+    /// Calls `see` for each non-empty value of this part, if it is a part that requests may repeat.
     pub(super) fn each_value(&self, request: &mut dyn Request, see: &mut dyn FnMut(&[u8])) {
         let mut filled = |value: &[u8]| {
             if !value.is_empty() {

@@ -1,18 +1,20 @@
-//! Normalizes paths, so that spellings of a path that upstreams usually treat alike give the same
-//! key.
+//! Normalizes paths, so that different spellings that upstreams usually treat as the same path give
+//! the same key.
 //!
 //! Within each segment, escapes of letters, digits, `-`, `.`, `_` and `~` are decoded (RFC 3986,
-//! 6.2.2.2). Other escapes get upper-case digits, and parameters after `;` are removed. Then empty
-//! segments, `.` and `..` are removed, so that there are no repeated or trailing slashes. The case
-//! of letters and everything else stay unchanged.
+//! 6.2.2.2). Lower-case digits of other escapes are changed to upper case, and parameters after `;`
+//! are removed. Then empty segments and `.` are removed, which also removes repeated and trailing
+//! slashes. Each `..` is removed together with the segment before it. Everything else stays
+//! unchanged, including the case of letters.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 use crate::hex;
 
-/// Returns the normal form of a path without its query, which is never longer than the path. A text
-/// that does not start with `/`, such as the `*` of `OPTIONS *`, is not a path and stays unchanged.
+/// Returns the normal form of a path, which must not include the query. The normal form is never
+/// longer than the path. A string that does not start with `/`, such as the `*` of `OPTIONS *`, is
+/// not a path and stays unchanged.
 pub fn normal(path: &[u8]) -> Cow<'_, [u8]> {
     let Some(inner) = path.strip_prefix(b"/") else {
         return Cow::Borrowed(path);
@@ -46,7 +48,7 @@ fn segments(inner: &[u8]) -> impl Iterator<Item = &[u8]> {
     inner.split(|b| *b == b'/')
 }
 
-/// Returns true if a segment is certainly in its normal form.
+/// Returns true if a segment is known to be in its normal form.
 fn is_normal(segment: &[u8]) -> bool {
     if matches!(segment, b"" | b"." | b"..") {
         return false;
@@ -65,10 +67,11 @@ fn is_normal(segment: &[u8]) -> bool {
     true
 }
 
-/// Adds a segment with normalized escapes.
+/// Appends a segment with normalized escapes.
 fn push_decoded(segment: &[u8], out: &mut Vec<u8>) {
-    // Number of bytes that would complete an escape after a `%` without digits. Decoding a digit
-    // there would create an escape, which another normalization would decode again.
+    // Number of digits that would turn the last `%`, which is not an escape, into an escape. A
+    // decoded digit at this place would create an escape, which a second normalization would
+    // decode.
     let mut open: u8 = 0;
     let mut rest = segment;
     while let Some((first, tail)) = rest.split_first() {

@@ -2,12 +2,12 @@
 //!
 //! A pattern must match the whole value, as with Envoy's `safe_regex`. Values are decoded as UTF-8.
 //! Invalid bytes count as the replacement character, so that a client cannot bypass a rule by
-//! adding one.
+//! adding an invalid byte.
 //!
 //! Clients choose the values, so no value may take more time than [`BUDGET`]. The maximum time per
 //! character is the time of the pattern's costliest character, which is known when the pattern is
-//! read. It determines the maximum size of the values that a pattern can test. The result for a
-//! longer value is undecided, unless its beginning already shows that it does not match.
+//! parsed. This time determines the maximum size of the values that a pattern can test. The result
+//! for a longer value is undecided, unless the beginning of the value already rules out a match.
 
 use alloc::format;
 use alloc::string::String;
@@ -29,12 +29,12 @@ mod tree;
 
 /// Maximum size of a pattern, in bytes.
 pub const MAX_PATTERN: usize = 256;
-/// Maximum time for a value, in nanoseconds of a usual processor.
+/// Maximum time for testing a value, in nanoseconds on a typical processor.
 pub const BUDGET: usize = 100_000;
 /// Maximum size of the values that any pattern can test, in bytes.
 pub const MAX_VALUE: usize = 8192;
-/// Minimum size of the values that a pattern must be able to test, in bytes. Other patterns are
-/// rejected.
+/// Size, in bytes, of the values that a pattern must at least be able to test. Patterns that cannot
+/// test such values are rejected.
 pub const MIN_VALUE: usize = 128;
 /// Maximum memory of a pattern, in bytes.
 const MAX_BYTES: usize = 24 * 1024;
@@ -80,17 +80,17 @@ impl Pattern {
         &self.text
     }
 
-    /// Returns the maximum size of the values that it can test, in bytes.
+    /// Returns the maximum size of the values that the pattern can test, in bytes.
     pub const fn longest(&self) -> usize {
         self.longest
     }
 
-    /// Returns the maximum time for a value, in nanoseconds of a usual processor.
+    /// Returns the maximum time for testing a value, in nanoseconds on a typical processor.
     pub fn worst_ns(&self) -> usize {
         self.whole.cost_per_byte().saturating_mul(self.longest)
     }
 
-    /// Returns the memory of the pattern, in bytes.
+    /// Returns the memory that the pattern takes, in bytes.
     pub fn bytes(&self) -> usize {
         self.whole.bytes().saturating_add(self.text.len())
     }
@@ -120,12 +120,12 @@ impl Eq for Pattern {}
 
 // The regular expressions of a match.
 
-/// A regular expression, and its part of the match. Below `not`, the path continues with the part
-/// within it.
+/// The path of parts to a regular expression in a match, and the expression. Within `not`, the path
+/// starts with [`Part::Not`].
 pub type PatternAt<'a> = (Vec<Part>, &'a Pattern);
 
 impl Match {
-    /// Returns all regular expressions, including those below `not`.
+    /// Returns all regular expressions, including the expressions within `not`.
     pub fn patterns(&self) -> Vec<PatternAt<'_>> {
         let parts = [Part::Path].into_iter();
         let parts = parts

@@ -34,8 +34,8 @@ impl Rule {
                 no(why, Some(KEY_OF_ALL.to_string()))
             };
         }
-        // A cut key ends with a hash. The shared key of requests without a key part has a special
-        // name.
+        // A truncated key ends with a hash, and the shared key of requests that lack a key part has
+        // a special name. These keys are not checked further.
         let is_cut = key.len() == MAX_KEY && key.contains('~');
         let is_missing = self.on_missing_key == OnMissingKey::Share && key == KEY_OF_MISSING;
         if is_cut || is_missing {
@@ -138,8 +138,8 @@ fn escaped_at(key: &str, at: usize, what: char) -> String {
     format!("{before}%{:02X}{rest}", u32::from(what))
 }
 
-/// Returns true if each `%` is followed by the digits of a byte that keys escape. The end of a
-/// prefix may lack some digits.
+/// Returns true if each `%` is followed by the digits of a byte that keys escape. At the end of a
+/// prefix, digits may be missing.
 fn escapes_are_needed(key: &str, is_beginning: bool) -> bool {
     let mut rest = key;
     while let Some((_, after)) = rest.split_once('%') {

@@ -1,4 +1,4 @@
-//! How a rule affects responses: the headers that it adds, and the response to refused requests.
+//! Settings for responses: the headers that a rule adds, and the response to refused requests.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -9,17 +9,17 @@ use serde::{Serialize, Serializer};
 
 use super::is_false;
 
-/// Headers of responses.
+/// Headers that a rule adds to responses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Respond {
     /// Kind of rate-limit headers.
     pub ratelimit_headers: RateLimitHeaders,
-    /// Maximum random increase of `Retry-After`, as a fraction of the wait. It makes clients that
-    /// were refused together retry at different times.
+    /// Maximum random increase of `Retry-After`, as a fraction of the wait. With a jitter, clients
+    /// that were refused together retry at different times.
     #[serde(skip_serializing_if = "Decimal::is_zero")]
     pub retry_after_jitter: Decimal,
-    /// For debugging: true if upstreams and access logs get the rule's decision, and clients get
-    /// the time for which a request was held.
+    /// True if Loudou passes the rule's decision to upstreams and access logs, and the time for
+    /// which a request was held to clients, for debugging.
     #[serde(skip_serializing_if = "is_false")]
     pub explain_header: bool,
 }
@@ -37,8 +37,8 @@ pub enum RateLimitHeaders {
     Legacy,
     /// The headers of the draft and the legacy headers, in all responses.
     Both,
-    /// `X-RateLimit-Limit-Tokens`, `X-RateLimit-Remaining-Tokens` and `X-RateLimit-Reset-Tokens`, in all
-    /// responses, as the clients of `OpenAI` read them.
+    /// `X-RateLimit-Limit-Tokens`, `X-RateLimit-Remaining-Tokens` and `X-RateLimit-Reset-Tokens`, in all responses.
+    /// `OpenAI` clients read these headers.
     Openai,
     /// No rate-limit headers.
     None,
@@ -66,7 +66,7 @@ impl RateLimitHeaders {
         }
     }
 
-    /// Returns which decisions have to report when more capacity is available.
+    /// Returns for which decisions responses need the time until more capacity is available.
     pub const fn needs_more_after(self) -> NeedsMoreAfter {
         match self {
             Self::Refused => NeedsMoreAfter::IfRefused,
@@ -87,7 +87,7 @@ impl RateLimitHeaders {
 pub struct Refuse {
     /// HTTP status.
     pub status: u16,
-    /// HTTP status for a request without a key, if it differs.
+    /// HTTP status of the response to a request without a key, if it differs from `status`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status_without_key: Option<u16>,
     /// Body of the response.
@@ -126,7 +126,7 @@ pub enum RefuseBody {
     Problem,
     /// No body.
     None,
-    /// A text from the rule file.
+    /// A string from the rule file.
     Text {
         /// The text.
         text: String,
@@ -167,7 +167,7 @@ pub enum GrpcStatus {
     /// Status 8, which is gRPC's code for an exhausted quota.
     #[default]
     ResourceExhausted,
-    /// Status 14, with which many clients automatically retry.
+    /// Status 14, after which many clients retry automatically.
     Unavailable,
 }
 
@@ -180,7 +180,7 @@ impl GrpcStatus {
         }
     }
 
-    /// Number of the status.
+    /// Returns the number of the status.
     pub const fn code(self) -> u8 {
         match self {
             Self::ResourceExhausted => 8,

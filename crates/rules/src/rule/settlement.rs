@@ -1,10 +1,11 @@
-//! Costs that are known only when a request has ended. A request reserves a cost when it arrives. When it ends, its
-//! reservation is replaced with its actual cost.
+//! Computes costs that are known only when a request has ended. A request reserves a cost when it arrives. When the
+//! request ends, its actual cost replaces the reservation.
 //!
 //! The actual cost comes from the first source in a list that has a valid number. A number that the upstream reports is
-//! final only if the response is complete, because the report of an incomplete response may lack a part. A number that
-//! Envoy itself measures is used for every response. If no source has a number, the request costs its whole
-//! reservation. It costs nothing if no upstream received it, or if the upstream answered with an error.
+//! final only if the response is complete, because the report of an incomplete response may be incomplete, too. A
+//! number that Envoy itself measures is valid for every response. If no source has a number, the request costs its
+//! whole reservation. A request costs nothing if no upstream received it, or if no source has a number and the upstream
+//! answered with an error.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -21,19 +22,19 @@ use crate::numbers::is_huge;
 use crate::request::Request;
 use crate::usage::TokenUsage;
 
-/// A cost that is reserved when a request arrives, and settled when it ends.
+/// A cost that is reserved when a request arrives, and settled when the request ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Settlement {
     /// Sources of the reservation, in order of precedence. The first valid number is used.
     pub reserve: Vec<Reserve>,
-    /// Sources of the actual cost, in order of precedence. The first valid number at the end of a request is used.
+    /// Sources of the actual cost, in order of precedence. When a request ends, the first valid number is used.
     pub settle: Vec<Usage>,
-    /// What a token of each kind costs.
+    /// Cost of a token of each kind.
     #[serde(skip_serializing_if = "Weights::is_default")]
     pub weights: Weights,
-    /// Maximum reservation. A request for which no source has a number reserves this much.
+    /// Maximum reservation. A request for which no source has a number reserves the maximum.
     pub max: u32,
-    /// True if a request whose response was cut off may cost more than it reserved.
+    /// True if a request with an incomplete response may cost more than it reserved.
     #[serde(skip_serializing_if = "core::ops::Not::not")]
     pub beyond_reservation: bool,
 }
@@ -42,13 +43,13 @@ pub struct Settlement {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reserve {
-    /// The value of a header with this name in lower case.
+    /// The value of the request header with this name, which is in lower case.
     Header(String),
     /// The value at a path in the dynamic metadata.
     Metadata(Vec<String>),
-    /// One unit for each of this many bytes of the content length, rounded up.
+    /// One unit per this many bytes of the content length, rounded up.
     RequestBytes(u32),
-    /// A fixed cost. With 0, a request takes nothing before its end, but is admitted only if a unit is available.
+    /// A fixed cost. With 0, a request takes nothing until it ends, but is admitted only if a unit is available.
     #[serde(untagged)]
     Fixed(u32),
 }
@@ -61,27 +62,27 @@ pub enum Usage {
     TokenUsage,
     /// The value at a path in the dynamic metadata.
     Metadata(Vec<String>),
-    /// The value of a header of the response, with this name in lower case.
+    /// The value of the response header with this name, which is in lower case.
     ResponseHeader(String),
-    /// One unit for each of this many bytes of the response's body, rounded up.
+    /// One unit per this many bytes of the response body, rounded up.
     ResponseBytes(u32),
-    /// One unit for each span of this length that the request took, rounded up.
+    /// One unit per this much of the request's duration, rounded up.
     Duration(Nanos),
-    /// A cost for each status of the response.
+    /// A cost for each response status.
     Status(StatusCosts),
 }
 
-/// What a token of each kind costs, in cost units.
+/// Cost of a token of each kind, in cost units.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Weights {
-    /// A token of the request.
+    /// Cost of a token of the request.
     pub input: Decimal,
-    /// A token of the response.
+    /// Cost of a token of the response.
     pub output: Decimal,
-    /// A token of the request that the upstream read from its cache.
+    /// Cost of a token of the request that the upstream read from its cache.
     pub cached: Decimal,
-    /// Weights of single models, by the name of a model or a prefix followed by `*`. The `models` of these weights are
-    /// empty.
+    /// Weights of individual models, by model name or by a prefix followed by `*`. The field `models` of these weights
+    /// is empty.
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "as_map")]
     pub models: Vec<(String, Self)>,
 }
@@ -107,8 +108,8 @@ impl Weights {
         *self == Self::default()
     }
 
-    /// Returns the weights of a model. An exact name takes precedence, followed by the longest prefix. `None` if the
-    /// model has no separate weights.
+    /// Returns the weights of a model. An exact name takes precedence over prefixes, and a longer prefix over a shorter
+    /// one. `None` if the model has no separate weights.
     fn of(&self, model: &[u8]) -> Option<&Self> {
         let mut found: Option<(&str, &Self)> = None;
         for (name, weights) in &self.models {
@@ -126,7 +127,7 @@ impl Weights {
         found.map(|(_, weights)| weights)
     }
 
-    /// Returns the cost of a request, rounded up.
+    /// Returns the cost of a request's tokens, rounded up.
     fn cost(&self, usage: &TokenUsage<'_>) -> u64 {
         let cached = usage.cached.min(usage.input);
         let part = |tokens: u64, weight: Decimal| {
@@ -139,12 +140,12 @@ impl Weights {
     }
 }
 
-/// Costs by the status of a response.
+/// Costs by response status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusCosts {
-    /// Costs of single codes, which take precedence over the costs of their classes.
+    /// Costs of individual status codes, which take precedence over the costs of their classes.
     pub codes: Vec<(u16, u32)>,
-    /// Costs of classes of codes, by the first digit: 2 for `2xx`.
+    /// Costs of status classes, by their first digit: 2 for `2xx`.
     pub classes: Vec<(u16, u32)>,
 }
 
@@ -177,7 +178,7 @@ impl Serialize for StatusCosts {
     }
 }
 
-/// The data of an ended request from which its actual cost is computed.
+/// Data of a completed request, from which its actual cost is computed.
 pub trait Ended {
     /// Returns how the request ended.
     fn end(&mut self) -> End;
@@ -206,25 +207,25 @@ pub enum End {
     Unsent,
 }
 
-/// What a request cost.
+/// Actual cost of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settled {
     /// Actual cost, in cost units.
     pub actual: u64,
     /// Origin of this cost.
     pub by: SettledBy,
-    /// True if the rule has weights for single models, but not for the model that processed the request.
+    /// True if the rule has weights for individual models, but not for the model that processed the request.
     pub is_other_model: bool,
 }
 
 /// Origin of a request's actual cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettledBy {
-    /// A source of the rule had a number for a complete response.
+    /// A source of the rule provided a number for a complete response.
     Report,
-    /// The cost is an estimate, because no source had a number that is certainly final.
+    /// The cost is an estimate, because no source provided a final number.
     Estimate,
-    /// The request cost nothing, because no upstream received it or the upstream answered with an error.
+    /// The request cost nothing, because no upstream received it, or because the upstream answered with an error.
     Nothing,
 }
 
@@ -266,7 +267,7 @@ impl Settlement {
         }
     }
 
-    /// Returns the reservation of a request for which no header, metadata or content length states one.
+    /// Returns the reservation of a request for which no header, metadata value or content length provides a number.
     pub(super) fn usual(&self) -> u32 {
         let fixed = self.reserve.iter().find_map(|source| match source {
             Reserve::Fixed(cost) => Some(*cost),
@@ -347,7 +348,7 @@ impl Settlement {
         (actual, SettledBy::Estimate)
     }
 
-    /// Reads a source. Returns `None` if it has no valid number for this request.
+    /// Reads a source. Returns `None` if the source has no valid number for this request.
     fn read(
         &self,
         source: &Usage,
@@ -381,20 +382,20 @@ impl Settlement {
 
 /// Cost according to a source.
 enum Reading {
-    /// Final cost of a complete response.
+    /// Cost that is final if the response is complete.
     Exact(u64),
-    /// Cost of the counted part of a response. The rest of the response may cost more.
+    /// Cost of the part of a response that was counted. The total cost may be higher.
     AtLeast(u64),
-    /// Cost that Envoy has measured until the end of the response, even if the response is incomplete.
+    /// Cost that Envoy itself has measured. Such a cost is also valid for an incomplete response.
     Measured(u64),
 }
 
-/// Returns the number of parts of this size, rounded up.
+/// Returns the number of parts of `size` in `of`, rounded up, and at most [`MAX_AMOUNT`].
 fn parts(of: u64, size: u64) -> u64 {
     of.div_ceil(size.max(1)).min(MAX_AMOUNT.into())
 }
 
-/// Reads a number without a sign, rounded up to a whole number. Larger numbers are reduced to the maximum.
+/// Parses an unsigned number, and rounds it up to a whole number. Reduces larger numbers to [`MAX_AMOUNT`].
 fn amount(value: &[u8]) -> Option<u64> {
     let value = value.trim_ascii();
     let most = u64::from(MAX_AMOUNT);

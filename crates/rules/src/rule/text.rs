@@ -1,4 +1,4 @@
-//! Tests of single values of a request, and their results.
+//! Tests of individual values of a request, and the results of these tests.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -10,7 +10,7 @@ use super::pattern::Pattern;
 /// A test of a value, which is compared byte by byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Test {
-    /// The value is present, or absent.
+    /// The value is present (`true`) or absent (`false`).
     Present(bool),
     /// The value equals this string.
     Exact(String),
@@ -57,7 +57,7 @@ impl Test {
         }
     }
 
-    /// Returns the requirement, as in rule files.
+    /// Returns the requirement as it is written in rule files.
     pub fn asked(&self) -> Value {
         match self {
             Self::Present(present) => Value::from(*present),
@@ -68,14 +68,14 @@ impl Test {
         }
     }
 
-    /// Returns the test as in a rule file, after the field `first`.
+    /// Returns the test as it is written in a rule file, preceded by the field `first`.
     pub(super) fn value(&self, first: Option<(&str, Value)>) -> Value {
         object(first, (self.kind(), self.asked()))
     }
 }
 
-/// Creates an object with one or two fields. Collecting the fields would sort them, which would add
-/// some KiB to the filter.
+/// Creates a JSON object with one or two fields. Inserts the fields one by one, because `collect`
+/// would sort them, which would add several KiB to the filter.
 pub(super) fn object(first: Option<(&str, Value)>, last: (&str, Value)) -> Value {
     let mut fields = Map::new();
     for (name, value) in first.into_iter().chain([last]) {
@@ -84,7 +84,7 @@ pub(super) fn object(first: Option<(&str, Value)>, last: (&str, Value)) -> Value
     Value::Object(fields)
 }
 
-/// A test of each header line, or of the value that counts for a query parameter or cookie.
+/// A test of each line of a header, or of the first non-empty value of a query parameter or cookie.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedTest {
     /// Name of the value. Header names are in lower case.
@@ -94,7 +94,7 @@ pub struct NamedTest {
 }
 
 impl NamedTest {
-    /// Returns the test in the form that a rule file has.
+    /// Returns the test as it is written in a rule file.
     pub(super) fn value(&self) -> Value {
         let name = Value::from(self.name.as_str());
         self.test.value(Some(("name", name)))
@@ -111,14 +111,14 @@ pub struct MetadataTest {
 }
 
 impl MetadataTest {
-    /// Returns the test in the form that a rule file has.
+    /// Returns the test as it is written in a rule file.
     pub(super) fn value(&self) -> Value {
         let path = self.path.iter().map(String::as_str).collect();
         self.test.value(Some(("path", path)))
     }
 }
 
-// The result of a test may be undecided, if the value is longer than the test can read.
+// A test may be undecided, because the value may be longer than the test can read.
 
 /// Result of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +127,8 @@ pub enum Truth {
     Yes,
     /// The test fails.
     No,
-    /// The value is longer than a regular expression can test, and its beginning does not decide.
+    /// The value is longer than a regular expression can test, and its beginning does not decide
+    /// the test.
     TooLong,
 }
 

@@ -39,7 +39,7 @@ pub(super) const CONCURRENCY: Entry = Entry {
     },
 };
 
-/// Describes these limits as the end of a sentence.
+/// Phrases that describe limits with `concurrency`.
 #[cfg(feature = "words")]
 impl Phrase {
     pub(super) fn concurrency(&self) -> Option<String> {

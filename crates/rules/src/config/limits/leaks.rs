@@ -83,7 +83,7 @@ pub(super) const TOKEN_BUCKET: Entry = Entry {
     },
 };
 
-/// Describes these limits as the end of a sentence.
+/// Phrases that describe limits with `funnel` or `token_bucket`.
 #[cfg(feature = "words")]
 impl Phrase {
     pub(super) fn leaking(&self) -> Option<String> {

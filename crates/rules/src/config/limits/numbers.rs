@@ -10,8 +10,9 @@ use crate::config::grammar::{Field, Form};
 use crate::config::reader::{Cursor, Fields, Report};
 use crate::config::suggest::nearest;
 
-/// Reads the fields of an algorithm according to their grammar. A getter returns `None` for an
-/// invalid value, which it reports, and for an absent field without a default.
+/// Reads the fields of an object according to their grammar. A getter returns `None` if the field
+/// is absent or invalid. The getter reports an invalid field, and an absent field that has no
+/// default.
 #[derive(Debug)]
 pub(in crate::config) struct Numbers<'a, 'c> {
     pub(in crate::config) fields: Fields<'a, 'c>,
@@ -19,7 +20,8 @@ pub(in crate::config) struct Numbers<'a, 'c> {
 }
 
 impl<'a, 'c> Numbers<'a, 'c> {
-    /// Returns the named field, if it is present. Reports its absence unless it has a default.
+    /// Returns the field `name` and its form, if the field is present. Reports an absent field that
+    /// has no default.
     pub(super) fn field(&self, name: &str, report: &mut Report) -> Option<(Cursor<'a, 'c>, Form)> {
         let field = self.table.iter().find(|field| field.name == name)?;
         let cursor = match field.default {
@@ -46,7 +48,7 @@ impl<'a, 'c> Numbers<'a, 'c> {
         }
     }
 
-    /// Reads a whole number that another field also bounds.
+    /// Reads a whole number. `most` is an additional upper bound, which depends on another field.
     pub(in crate::config) fn integer_up_to(
         &self,
         name: &str,
@@ -67,7 +69,8 @@ impl<'a, 'c> Numbers<'a, 'c> {
         cursor.decimal(least, most, report)
     }
 
-    /// Reads a number that another field also bounds.
+    /// Reads a number with decimals. `most` is an additional upper bound, which depends on another
+    /// field.
     pub(in crate::config) fn decimal_up_to(
         &self,
         name: &str,
@@ -135,7 +138,7 @@ fn is_zero_rate(rate: &str) -> bool {
     })
 }
 
-/// Reads a duration. `form` is a duration, or offers other values as well.
+/// Reads a duration. `form` must allow durations, and may allow other values as well.
 pub(in crate::config) fn duration(
     cursor: &Cursor<'_, '_>,
     form: Form,

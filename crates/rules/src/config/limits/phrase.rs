@@ -1,4 +1,5 @@
-//! Describes one limit as the end of a sentence, such as `may do 15 at once, then one every 2s`.
+//! Describes a limit with a phrase that completes a sentence about a client, such as `may do 15 at
+//! once, then one every 2s`.
 //!
 //! The phrases of each algorithm are defined next to its fields.
 
@@ -14,7 +15,7 @@ use crate::humanise::humanise;
 use crate::joined::joined;
 use crate::rule::Cost;
 
-/// Describes what a limit means for clients if a request takes `cost`.
+/// Describes what a limit means for clients whose requests have this cost.
 pub fn phrase(limit: &Limit, cost: &Cost) -> String {
     let algorithm = limit.algorithm();
     let numbers = Phrase {
@@ -36,7 +37,8 @@ pub fn phrase(limit: &Limit, cost: &Cost) -> String {
     phrase
 }
 
-/// Returns the sources of a limit's numbers, with a name for each number.
+/// Returns the source of each number of a limit that comes with requests, and the name of the
+/// number.
 fn sources(limit: &Limit) -> impl Iterator<Item = (&Source, &'static str)> {
     let named = limit.sources().into_iter().flat_map(|sources| {
         let Sources { capacity, amount } = sources;
@@ -54,12 +56,13 @@ pub(super) struct Phrase {
     pub(super) algorithm: &'static str,
     fields: Map<String, Value>,
     pub(super) capacity: u64,
-    /// True if a request may take more than one unit, so the phrase must name units.
+    /// True if the cost of a request is not always one unit, so that the phrase must count units
+    /// instead of requests.
     pub(super) in_units: bool,
 }
 
 impl Phrase {
-    /// Returns the text of a field, or of its default.
+    /// Returns the value of a field, or its default, as a string.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         if let Some(value) = self.fields.get(name) {
             let text = value.as_str().map(str::to_owned);
@@ -82,7 +85,8 @@ impl Phrase {
         Rate::parse(&self.text("rate")?)
     }
 
-    /// Returns the first day of a period of the calendar.
+    /// Returns the field `starts`, which specifies the first day of a calendar period; empty if it
+    /// is absent.
     pub(super) fn starts(&self) -> Map<String, Value> {
         let starts = self.fields.get("starts").and_then(Value::as_object);
         starts.cloned().unwrap_or_default()
@@ -127,7 +131,8 @@ impl Phrase {
         format!("{some} per {per} ({one} about every {about})")
     }
 
-    /// Describes what happens to requests that come too early.
+    /// Returns a phrase that says that early requests are held, or an empty string if the limit
+    /// does not hold requests.
     pub(super) fn early(&self) -> Option<String> {
         let wait = self.span("max_wait")?;
         if wait == Nanos::ZERO {
@@ -139,7 +144,7 @@ impl Phrase {
     }
 }
 
-/// Returns `second`, `minute`, `hour`, `day`, or the duration as a text.
+/// Returns `second`, `minute`, `hour`, `day`, or the duration as a string.
 pub(super) fn time(span: Nanos) -> String {
     let text = span.to_string();
     match text.as_str() {
@@ -151,7 +156,7 @@ pub(super) fn time(span: Nanos) -> String {
     }
 }
 
-/// Returns the time in which `amount` passes at `rate`.
+/// Returns the time that `rate` takes to admit `amount`, rounded up.
 pub(super) fn time_of(amount: u64, rate: Rate) -> Nanos {
     let span = u128::from(amount).saturating_mul(rate.period().get().into());
     let span = span.div_ceil(u128::from(rate.amount()).max(1));

@@ -1,4 +1,4 @@
-//! Reads the sources of a limit's numbers that come with each request.
+//! Reads the fields of a limit whose numbers come with each request, from its metadata.
 
 use alloc::format;
 
@@ -48,8 +48,8 @@ const PER: Field = Field::required(
     "The period of the rate.",
 );
 
-/// Reads the sources of a limit's numbers. If there are any, also returns the limit with the default numbers in place
-/// of the sources. Returns `None` after a problem.
+/// Reads the sources of a limit's numbers. If the limit has sources, also returns a copy of the limit with the default
+/// numbers in their place. Returns `None` after it has reported a problem.
 pub(super) fn read(
     (fields, table): (&Fields<'_, '_>, &[Field]),
     limit: &Value,
@@ -99,7 +99,7 @@ pub(super) fn read(
         fix("rate", Value::from(format!("{}/{per}", amount.default)));
         sources.amount = Some(amount);
     }
-    // The meaning of these numbers depends on the capacity.
+    // `initial` and `slot_capacity` are not allowed, because their meaning depends on the capacity.
     if sources.capacity.is_some() {
         for name in ["initial", "slot_capacity"] {
             if let Some(given) = fields.get(name) {

@@ -293,10 +293,11 @@ pub(super) const SLIDING_COUNTER: Entry = Entry {
     },
 };
 
-/// Describes these limits as the end of a sentence.
+/// Phrases that describe limits with a time window.
 #[cfg(feature = "words")]
 impl Phrase {
-    /// Names the clock of refills, slots and sliding windows, unless it is the process clock.
+    /// Returns a phrase that says that the limit follows the wall clock, or an empty string if it
+    /// does not.
     pub(super) fn by_clock(&self) -> &'static str {
         if self.is("align", "clock") {
             ", by the wall clock in UTC"
@@ -434,7 +435,7 @@ fn ordinal(number: u64) -> String {
     format!("{number}{ending}")
 }
 
-/// Describes the clocks of a zone.
+/// Describes a time zone, for example as `in UTC+09:00`.
 #[cfg(feature = "words")]
 fn zone(zone: &str) -> String {
     match zone.as_bytes() {

@@ -22,15 +22,15 @@ pub(super) fn never_matches(matches: &Match, at: &Path) -> Option<Problem> {
     Some(warning(at, "no request ever matches", &why))
 }
 
-/// Message for two tests of one header that contradict each other. A request passes both only if it
-/// has the header twice, and each line passes one test.
+/// Message for two contradictory tests of one header. A request can pass both tests only if it
+/// repeats the header and each test is passed by a different line.
 const HARDLY: &str = "only requests that repeat the header may match";
 
 fn warning(at: Path, what: &str, why: &str) -> Problem {
     Problem::error(at, &Value::Null, format!("{what}: {why}")).warning()
 }
 
-/// Finds two contradictory tests of one value.
+/// Finds two contradictory tests of the same header, query parameter or cookie.
 fn of_tests(
     tests: &[NamedTest],
     at: &Path,
@@ -56,7 +56,7 @@ fn of_pseudo_headers(matches: &Match, at: &Path) -> Option<(Path, String)> {
     })
 }
 
-/// Finds a `not` that matches whenever the other parts do.
+/// Finds a `not` that excludes everything that the other parts match.
 fn of_not(matches: &Match, at: &Path) -> Option<(Path, String)> {
     let not = matches.not.as_ref()?;
     let why = if not.is_everything() {
@@ -69,7 +69,7 @@ fn of_not(matches: &Match, at: &Path) -> Option<(Path, String)> {
     Some((at.field("not"), String::from(why)))
 }
 
-/// Returns true if the other parts of `matches` imply `other`. Compares single parts only, so it
+/// Returns true if the other parts of `matches` imply `other`. Compares each part separately, so it
 /// may miss some cases.
 fn follows(other: &Match, matches: &Match) -> bool {
     let methods = other.methods.is_empty()
@@ -102,8 +102,8 @@ fn follows(other: &Match, matches: &Match) -> bool {
         && other.not.is_none()
 }
 
-/// Returns true if no single line of a header can pass both tests. Different lines may still pass
-/// them.
+/// Returns true if no single line of a header can pass both tests. Two different lines may still
+/// pass one test each.
 fn contradict_on_one_line(one: &Test, two: &Test) -> bool {
     let is_of_presence = |test: &Test| matches!(test, Test::Present(_));
     !is_of_presence(one) && !is_of_presence(two) && contradict(one, two)

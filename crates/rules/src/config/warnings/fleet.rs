@@ -1,4 +1,4 @@
-//! Finds settings of a fleet, and limits of its rules, that are probably a mistake.
+//! Finds fleet settings, and limits of rules with fleet scope, that are probably a mistake.
 
 use alloc::format;
 use alloc::string::ToString;
@@ -40,7 +40,7 @@ fn unused(rules: &[Rule], at: &Path) -> Option<Problem> {
     Some(Problem::error(at.clone(), &Value::Null, message).warning())
 }
 
-/// Warns about a timeout that lets answers arrive after their tokens have expired.
+/// Warns about a timeout that allows the relay's response to arrive after its tokens have expired.
 fn late(fleet: &FleetSettings, at: &Path) -> Option<Problem> {
     if fleet.timeout < fleet.lease {
         return None;

@@ -1,5 +1,6 @@
-//! Finds rules that refuse all CORS preflight requests. Browsers send an `OPTIONS` request before
-//! some requests of a page, without its cookies and without most of its headers.
+//! Finds rules that refuse all CORS preflight requests. Before some cross-origin requests, browsers
+//! send a preflight: an `OPTIONS` request without cookies and without most headers of the actual
+//! request.
 
 use alloc::format;
 use alloc::string::String;
@@ -37,8 +38,8 @@ const SENT_PREFIXES: [&str; 4] = [":", "sec-", "x-forwarded-", "x-envoy-"];
 const ORIGIN: &str = "origin";
 const REQUESTED_METHOD: &str = "access-control-request-method";
 
-/// Returns warnings about rules that refuse all CORS preflight requests, unless an earlier filter
-/// answers them.
+/// Returns a warning for each rule that refuses all CORS preflight requests. The warnings do not
+/// apply if an earlier filter answers preflight requests.
 pub fn preflight_advice(file: &RuleFile) -> Vec<Problem> {
     let at = Path::root().field("rules");
     let rules = file.rules.iter().enumerate();
@@ -70,7 +71,7 @@ fn is_sent(name: &str) -> bool {
     SENT.contains(&name) || SENT_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Returns true if no preflight matches.
+/// Returns true if no preflight request matches.
 fn never_holds(matches: &Match) -> bool {
     let has = |method: &String| method == OPTIONS;
     let method = !matches.methods.is_empty() && !matches.methods.iter().any(has);
@@ -85,7 +86,7 @@ fn never_holds(matches: &Match) -> bool {
     method || header || matches.cookies.iter().any(needs) || metadata.next().is_some() || not
 }
 
-/// Returns true if every preflight matches.
+/// Returns true if every preflight request matches.
 fn always_holds(matches: &Match) -> bool {
     let has = |method: &String| method == OPTIONS;
     let rest = Match {

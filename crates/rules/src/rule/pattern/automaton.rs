@@ -1,9 +1,10 @@
-//! Matches values by tracking the set of all positions that the characters so far may have reached.
+//! Matches values by tracking the set of all positions in the pattern that the characters read so
+//! far may have reached.
 //!
-//! For four positions of the set at a time, a step reads from tables which positions may follow. It
-//! keeps the positions whose class contains the next character. The number of table rows for a
-//! character depends only on the pattern, so the costliest character is known when the pattern is
-//! read.
+//! For four positions of the set at a time, a step looks up the positions that may follow in a
+//! table. The next step keeps only the positions whose class contains the next character. The
+//! maximum number of table rows that a character needs depends only on the pattern, so the cost of
+//! the costliest character is known when the pattern is parsed.
 
 use alloc::vec::Vec;
 
@@ -12,21 +13,21 @@ use super::class::Class;
 use super::positions::Positions;
 use super::tree::Tree;
 
-/// Maximum number of words in a set of positions.
+/// Maximum number of 64-bit words in a set of positions.
 pub(super) const MAX_WORDS: usize = super::syntax::MAX_POSITIONS / 64;
-/// Number of entries for each group of eight positions: 16 for the values of its first four
-/// positions, and 16 for the other four.
+/// Number of table entries for each group of eight positions: 16 for the subsets of its first four
+/// positions, and 16 for the subsets of the other four.
 const ENTRIES: usize = 32;
 const GROUP_SIZE: usize = 8;
 /// Number of ASCII characters.
 const ASCII: usize = 128;
 /// First code point after ASCII.
 const FIRST_BEYOND: u32 = 128;
-/// Code point after the last one.
+/// First value after the last code point.
 const END: u32 = 0x0011_0000;
 
-// Costs in nanoseconds of a usual processor in Envoy's sandbox. `cargo xtask bench regex` compares
-// them with this machine.
+// Costs in nanoseconds on a typical processor in Envoy's sandbox. `cargo xtask bench regex`
+// compares these costs with the current machine.
 
 /// Cost of each character.
 const CHARACTER: usize = 20;
@@ -34,27 +35,28 @@ const CHARACTER: usize = 20;
 const WORD: usize = 6;
 /// Cost of each group of eight positions that a character may reach.
 const GROUP: usize = 6;
-/// Additional cost of each such group, per word of its rows.
+/// Additional cost of each group that a character may reach, per word of the group's table rows.
 const ROW: usize = 2;
 
 /// An automaton that matches whole values.
 #[derive(Debug)]
 pub(super) struct Automaton {
-    /// Class of each ASCII character, as an index of `masks`.
+    /// Class of each ASCII character, as a row index in `masks`.
     ascii: Vec<u8>,
-    /// Class of all characters from each of these code points on.
+    /// Classes of the characters beyond ASCII. Each class applies from its code point up to the
+    /// next entry.
     beyond: Vec<(u32, u8)>,
     /// A row for each class, with the positions that accept its characters.
     masks: Rows,
     groups: Vec<Group>,
-    /// Rows of all groups.
+    /// Table rows of all groups.
     table: Vec<u64>,
     /// Positions at which a value may begin.
     first: Set,
     /// Positions at which a value may end.
     last: Set,
     empty: bool,
-    /// Number of words of the sets that are in use.
+    /// Number of words that each set uses.
     words: usize,
     /// Time of the costliest character, in nanoseconds.
     cost: usize,
@@ -68,7 +70,8 @@ type Set = [u64; MAX_WORDS];
 struct Group {
     /// Index of the group's first row in the table.
     at: usize,
-    /// First word that contains positions following these, and the number of such words.
+    /// First word that contains positions that may follow these, and number of words up to the last
+    /// such word.
     word: usize,
     words: usize,
 }
@@ -76,14 +79,14 @@ struct Group {
 /// State at the end of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct End {
-    /// True if some text could follow so that the whole text matches.
+    /// True if further characters could complete a match.
     pub is_open: bool,
     /// True if the value matches.
     pub matches: bool,
 }
 
 impl Automaton {
-    /// Creates an automaton for the positions of a tree. `None` if there are too many kinds of
+    /// Creates an automaton for the positions of a tree. `None` if there are too many classes of
     /// characters.
     pub(super) fn new(tree: &Tree, positions: &Positions) -> Option<Self> {
         let mut own = Self {
@@ -104,8 +107,8 @@ impl Automaton {
         Some(own)
     }
 
-    /// Finds the classes of characters. Two characters are in the same class if the same positions
-    /// accept them.
+    /// Divides the characters into classes. Two characters are in the same class if the same
+    /// positions accept them.
     fn classify(&mut self, tree: &Tree, positions: &Positions) -> Option<()> {
         let starts = starts(tree);
         let ends = starts.iter().skip(1).copied().chain([END]);
@@ -133,7 +136,7 @@ impl Automaton {
         Some(())
     }
 
-    /// Fills the tables.
+    /// Fills `groups` and `table`.
     fn tabulate(&mut self, positions: &Positions) {
         for from in (0..positions.each.len()).step_by(GROUP_SIZE) {
             let follow = |at: usize| positions.follow.row(from.saturating_add(at));
@@ -143,7 +146,7 @@ impl Automaton {
             let mut used = (0..self.words).filter(is_used);
             let first = used.next();
             let last = used.next_back().or(first);
-            // If sets have one word, all rows must have one word.
+            // If sets have one word, `step_in_one_word` needs rows of one word.
             let none = usize::from(self.words == 1);
             let words = first.zip(last).map_or(none, |(first, last)| {
                 last.saturating_sub(first).saturating_add(1)
@@ -169,8 +172,8 @@ impl Automaton {
         }
     }
 
-    /// Returns the time in nanoseconds of the costliest character, which is the character that may
-    /// reach the most groups.
+    /// Returns the time in nanoseconds that the costliest character takes. The time depends on the
+    /// groups that a character may reach.
     fn cost(&self) -> usize {
         let of_class = |class: usize| {
             let bytes = self
@@ -189,12 +192,12 @@ impl Automaton {
         worst.unwrap_or(CHARACTER).saturating_add(of_words)
     }
 
-    /// Returns the maximum time for a byte of a value, in nanoseconds.
+    /// Returns the maximum time per byte of a value, in nanoseconds.
     pub(super) const fn cost_per_byte(&self) -> usize {
         self.cost
     }
 
-    /// Returns the memory of the tables, in bytes.
+    /// Returns the memory that the automaton takes, in bytes.
     pub(super) fn bytes(&self) -> usize {
         let words = self.table.len().saturating_add(self.masks.size());
         let groups = self.groups.len().saturating_mul(size_of::<Group>());
@@ -219,7 +222,8 @@ impl Automaton {
             left = left
                 .saturating_sub(valid.len())
                 .saturating_sub(invalid.len());
-            // An incomplete character at the end of a truncated value may be valid.
+            // An incomplete character at the end of a truncated value may have been valid before
+            // the truncation.
             let is_end = is_cut && left == 0;
             let replaced = !invalid.is_empty() && !is_end;
             let replaced = replaced.then_some(char::REPLACEMENT_CHARACTER);
@@ -255,14 +259,14 @@ impl Automaton {
 /// State while a value is read.
 struct Run<'a> {
     automaton: &'a Automaton,
-    /// Positions that the next character may have.
+    /// Positions at which the next character may match.
     next: Set,
     /// True if the value would match if it ended here.
     matches: bool,
 }
 
 impl Run<'_> {
-    /// Reads a character. Returns false if nothing can match any more.
+    /// Reads a character. Returns false if the value can no longer match.
     fn step(&mut self, c: char) -> bool {
         let own = self.automaton;
         let mask = own.masks.row(own.class_of(c));
@@ -295,7 +299,7 @@ impl Run<'_> {
         true
     }
 
-    /// Adds the positions that may follow some positions of a group.
+    /// Adds the positions that may follow the positions of a group that are set in `byte`.
     fn add(&mut self, byte: u8, group: &Group) {
         let (low, high) = entries(byte);
         let table = &self.automaton.table;
@@ -333,7 +337,8 @@ impl Run<'_> {
     }
 }
 
-/// Returns the indices of a group's entries for eight positions.
+/// Returns the indices of the two table entries for the positions of a group that are set in
+/// `byte`.
 fn entries(byte: u8) -> (usize, usize) {
     (usize::from(byte & 15), usize::from(byte >> 4) | 16)
 }
@@ -346,7 +351,7 @@ fn set(words: &[u64]) -> Set {
     set
 }
 
-/// Returns the code points at which a class or kind of characters may begin or end, in order.
+/// Returns the code points at which the class or the kind of characters may change, in order.
 fn starts(tree: &Tree) -> Vec<u32> {
     let mut starts = alloc::vec![0];
     let mut add = |start: u32| {

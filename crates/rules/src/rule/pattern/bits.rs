@@ -3,7 +3,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Sets of positions, with an equal number of words each.
+/// Sets of positions, each with the same number of words.
 #[derive(Clone, Debug)]
 pub(super) struct Rows {
     words: usize,
@@ -36,17 +36,17 @@ impl Rows {
         }
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub(super) fn len(&self) -> usize {
         self.bits.chunks_exact(self.words).len()
     }
 
-    /// Total number of words.
+    /// Returns the total number of words.
     pub(super) const fn size(&self) -> usize {
         self.bits.len()
     }
 
-    /// Returns the index of a row, which is added if it does not exist.
+    /// Returns the index of a row, and adds the row if it does not exist.
     pub(super) fn index_of(&mut self, row: &[u64]) -> usize {
         let mut rows = self.bits.chunks_exact(self.words);
         rows.position(|own| own == row).unwrap_or_else(|| {
@@ -63,7 +63,8 @@ impl Rows {
     }
 }
 
-/// Returns the word of a position, and its bit in that word.
+/// Returns the index of the word that contains a position, and the bit of the position in this
+/// word.
 pub(super) fn place(position: usize) -> (usize, u64) {
     let bit = u32::try_from(position & 63).unwrap_or_default();
     (position >> 6, 1_u64.rotate_left(bit))

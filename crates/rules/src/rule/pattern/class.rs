@@ -23,7 +23,7 @@ impl Class {
         class
     }
 
-    /// Returns the class with this name within `[:` and `:]`.
+    /// Returns the POSIX class with this name, which patterns write as `[:name:]`.
     pub(super) fn named(name: &str) -> Option<Self> {
         let ranges: &[&[u8; 2]] = match name {
             "alnum" => &[b"09", b"AZ", b"az"],
@@ -74,7 +74,7 @@ impl Class {
         }
     }
 
-    /// Adds the ASCII letters in the other case.
+    /// Adds each ASCII letter of the class in the other case.
     pub(super) fn add_other_case(&mut self) {
         for (first, last) in self.ranges.clone() {
             let within = |from: u8, to: u8| (first.max(from.into()), last.min(to.into()));
@@ -89,7 +89,7 @@ impl Class {
         }
     }
 
-    /// Returns the class of all other characters.
+    /// Returns the class of all characters that are not in this class.
     pub(super) fn negated(&self) -> Self {
         let mut ranges = Vec::new();
         let mut next = 0;

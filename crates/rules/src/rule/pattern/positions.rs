@@ -1,9 +1,9 @@
-//! Converts a tree to positions: the characters of a pattern with its repetitions written out, and
-//! which of them may follow which (Glushkov's automaton).
+//! Converts a tree to the positions of a Glushkov automaton: the characters of a pattern with its
+//! repetitions written out, and the characters that may follow each of them.
 //!
 //! Conditions such as `\b` cost no time when values are matched. Each position stands for
-//! characters of a single kind, so it is known here whether a condition holds between two
-//! positions.
+//! characters of a single kind, so this module can already determine whether a condition holds
+//! between two positions.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ use super::tree::{EDGE, Kind, Node, Places, Tree};
 /// Positions of a pattern.
 #[derive(Debug)]
 pub(super) struct Positions {
-    /// Class of each position, as an index in the tree, and kind of its characters.
+    /// For each position, the index of its class in the tree, and the kind of its characters.
     pub each: Vec<(usize, Kind)>,
     /// Number of words in a set of positions.
     pub words: usize,
@@ -84,7 +84,7 @@ struct Builder {
     /// Number of kinds that neighbours may have.
     sides: Kind,
     words: usize,
-    /// A row for each kind, with its positions.
+    /// A row for each kind, with the positions of this kind.
     of_kind: Rows,
     each: Vec<(usize, Kind)>,
     follow: Rows,
@@ -98,7 +98,7 @@ struct Piece {
     /// A row for each kind of the following character, with the positions at which the part may
     /// end.
     last: Rows,
-    /// Places at which the part may be empty.
+    /// Places at which the part matches the empty string.
     empty: Places,
 }
 
@@ -157,7 +157,8 @@ impl Builder {
         piece
     }
 
-    /// Builds the copies from the right, so that each copy is connected only with its successor.
+    /// Builds the copies of a repeated node from right to left, so that each copy is connected only
+    /// to its successor.
     fn repeat(&mut self, node: &Node, least: usize, most: Option<usize>) -> Piece {
         let mut whole = self.nothing(Places::ALL);
         let mut copies = most.unwrap_or(least);
@@ -201,7 +202,7 @@ impl Builder {
         }
     }
 
-    /// Lets the positions of `first` follow the positions of `last`.
+    /// Records that the positions in `first` may follow the positions in `last`.
     fn connect(&mut self, last: &Rows, first: &Rows) {
         let mut to = vec![0; self.words];
         for before in (0..self.sides).map(usize::from) {

@@ -1,7 +1,8 @@
-//! Parses patterns in the syntax of the regex-lite crate, for which rule files were first written.
+//! Parses patterns in the syntax of the regex-lite crate, because the first rule files were written
+//! for that crate.
 //!
-//! Only the whole value counts, so groups capture nothing, and repetitions are neither greedy nor
-//! lazy. Group names and laziness are accepted and ignored.
+//! A pattern only decides whether the whole value matches, so groups capture nothing, and
+//! repetitions are neither greedy nor lazy. Group names and laziness are accepted and ignored.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -79,7 +80,8 @@ impl Reader<'_> {
         rest.is_some()
     }
 
-    /// Returns the next character. Skips spaces after it if `(?x)` allows them.
+    /// Returns the next character. If the flag `x` is set, skips the whitespace and comments after
+    /// the character.
     fn next(&mut self) -> Option<char> {
         let next = self.chars.next();
         self.skip_space();
@@ -196,7 +198,7 @@ impl Reader<'_> {
                 's' => &mut self.flags.dot_feeds,
                 'R' => &mut self.flags.returns,
                 'x' => &mut self.flags.spaced,
-                // Both flags do not affect whether a value matches.
+                // Neither flag affects whether a value matches.
                 'U' | 'u' => &mut nothing,
                 _ => return Err("unknown flag; allowed: i, m, s, R, U, u, x"),
             };
@@ -285,20 +287,20 @@ impl Reader<'_> {
         Ok(self.class(class))
     }
 
-    /// Returns a condition on both neighbours.
+    /// Returns a node for a condition on the neighbouring characters.
     fn place(&mut self, holds: impl Fn(u8, u8) -> bool) -> Node {
         self.distinct.any = true;
         Node::Empty(Places::of(holds))
     }
 
-    /// Returns a condition on the edges of lines.
+    /// Returns a node for a condition on the boundaries of lines.
     fn line(&mut self, holds: impl Fn(u8, u8) -> bool) -> Node {
         self.distinct.feeds = true;
         self.distinct.returns |= self.flags.returns;
         self.place(holds)
     }
 
-    /// Returns a condition on whether the neighbours are word characters.
+    /// Returns a node for a condition on whether the neighbours are word characters.
     fn word(&mut self, holds: impl Fn(bool, bool) -> bool) -> Node {
         self.distinct.words = true;
         self.place(|before, after| holds(before == WORD, after == WORD))

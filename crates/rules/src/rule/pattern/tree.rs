@@ -1,4 +1,5 @@
-//! A pattern as a tree, which contains only what affects whether a value matches.
+//! Represents a pattern as a tree, which contains only the parts that affect whether a value
+//! matches.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -6,18 +7,18 @@ use alloc::vec::Vec;
 use super::class::Class;
 
 /// Kind of neighbour that conditions such as `^` and `\b` distinguish. [`EDGE`] is the beginning or
-/// the end of a value. The others are kinds of characters.
+/// the end of a value. The other values are kinds of characters.
 pub(super) type Kind = u8;
 pub(super) const EDGE: Kind = 0;
 pub(super) const WORD: Kind = 1;
 pub(super) const FEED: Kind = 2;
 pub(super) const RETURN: Kind = 3;
 pub(super) const OTHER: Kind = 4;
-/// Number of kinds.
+/// Number of kinds of neighbours.
 pub(super) const KINDS: u8 = 5;
 
 /// A condition on a place in a value, represented as the set of all pairs of neighbours for which
-/// it holds. Any combination of conditions is therefore also such a set.
+/// the condition holds. Any combination of conditions is therefore also a set of pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Places(u32);
 
@@ -63,7 +64,7 @@ impl Places {
     reason = "each is a kind of characters"
 )]
 pub(super) struct Distinct {
-    /// True if there are any conditions.
+    /// True if the pattern has any conditions.
     pub any: bool,
     pub words: bool,
     pub feeds: bool,
@@ -71,7 +72,7 @@ pub(super) struct Distinct {
 }
 
 impl Distinct {
-    /// Number of kinds.
+    /// Number of kinds of neighbours.
     pub(super) const fn kinds(self) -> Kind {
         if self.any { KINDS } else { 1 }
     }
@@ -101,7 +102,7 @@ pub(super) struct Tree {
 /// A part of a pattern.
 #[derive(Debug)]
 pub(super) enum Node {
-    /// No character, at these places.
+    /// The empty string, at these places.
     Empty(Places),
     /// A character of the class with this index.
     Class(usize),
@@ -150,8 +151,8 @@ impl Node {
         parts.pop()
     }
 
-    /// Repeats a node. Repetitions of nothing, and nested repetitions such as `a+*`, add no level
-    /// to the tree, so that the tree size is bounded by the number of positions.
+    /// Repeats a node. Repetitions of the empty string, and nested repetitions such as `a+*`, add
+    /// no level to the tree, so that the tree size is bounded by the number of positions.
     pub(super) fn repeat(self, least: usize, most: Option<usize>) -> Self {
         let is_simple = |least, most| least <= 1 && matches!(most, None | Some(1));
         match (self, least, most) {
@@ -168,8 +169,8 @@ impl Node {
         }
     }
 
-    /// Returns the number of characters in the pattern with its repetitions written out. `of_class`
-    /// gives the number for each class.
+    /// Returns the number of positions of the pattern with its repetitions written out. `of_class`
+    /// returns the number of positions for a class.
     pub(super) fn positions(&self, of_class: &dyn Fn(usize) -> usize) -> usize {
         let sum = |parts: &[Self]| {
             let each = parts.iter().map(|part| part.positions(of_class));

@@ -13,7 +13,7 @@ enum Item {
 }
 
 impl Reader<'_> {
-    /// Parses the class after its `[`.
+    /// Parses the rest of a class after its `[`.
     pub(super) fn bracket(&mut self) -> Read<Class> {
         self.skip_space();
         let is_negated = self.peek() == Some('^');

@@ -15,7 +15,7 @@ pub(super) enum Escaped {
 const HEX: &str = "an invalid code point; allowed: \\x41, \\x{e9}, \\u00e9, \\U000000e9";
 
 impl Reader<'_> {
-    /// Parses the escape after its backslash.
+    /// Parses the rest of an escape after its backslash.
     pub(super) fn escape(&mut self) -> Read<Escaped> {
         let Some(c) = self.chars.next() else {
             return Err("nothing follows the last `\\`");
@@ -89,7 +89,7 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the class of `\d` or a similar escape. An upper-case letter negates it.
+/// Returns the class of `\d` or a similar escape. An upper-case letter negates the class.
 fn perl(name: &str, letter: char) -> Escaped {
     let class = Class::named(name).unwrap_or_default();
     Escaped::Class(if letter.is_ascii_uppercase() {
