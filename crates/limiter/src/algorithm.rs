@@ -1,9 +1,9 @@
-//! The algorithms, behind one small interface.
+//! Rate limiting algorithms behind one small trait, `Meter`.
 //!
-//! An algorithm consists of its numbers, in a struct that can only be built with valid values, and
-//! of an implementation of `Meter` over a few 64-bit words of state. To add an algorithm, add a
-//! file below this module, an entry in the list of [`Algorithm`], and its fields in
-//! `loudou_rules::config::limits`.
+//! Each algorithm is a struct of parameters, which can only be built with valid values. The struct
+//! implements `Meter`, which keeps the state of a bucket in a few 64-bit words. To add an
+//! algorithm, add a submodule here, an entry in the `algorithms!` list below, and the algorithm's
+//! rule-file fields in `loudou_rules::config::limits`.
 
 use serde::Serialize;
 
@@ -39,10 +39,10 @@ pub use smooth_bursty::SmoothBursty;
 pub use smooth_warmup::SmoothWarmup;
 pub use token_bucket::{Refill, TokenBucket};
 
-/// Declares [`Algorithm`] and its names from one list.
+/// Declares [`Algorithm`] and the names of its variants from one list.
 macro_rules! algorithms {
     ($($(#[$doc:meta])* $name:literal: $variant:ident,)*) => {
-        /// An algorithm with its numbers.
+        /// An algorithm with its parameters.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
         #[serde(tag = "algorithm")]
         pub enum Algorithm {
@@ -60,8 +60,8 @@ macro_rules! algorithms {
                 }
             }
 
-            // Not inlined. Otherwise the filter would contain a copy of this match for every use of
-            // a limit.
+            // Not inlined. If this function were inlined, the filter would contain a copy of this
+            // match at every call site.
             #[inline(never)]
             pub(crate) const fn meter(&self) -> &dyn Meter {
                 match self {
@@ -81,35 +81,39 @@ macro_rules! algorithms {
 algorithms! {
     /// A leaky bucket as a meter (GCRA).
     "funnel": Funnel,
-    /// Tokens that refill continuously or in lumps.
+    /// A bucket of tokens, refilled either continuously or in lumps.
     "token_bucket": TokenBucket,
-    /// A count per window.
+    /// A counter that is reset when its window ends.
     "fixed_window": FixedWindow,
-    /// A count per window that moves slot by slot.
+    /// A counter over a window that moves slot by slot.
     "sliding_window": SlidingWindow,
-    /// The expiry time of each request that still counts.
+    /// A log of the expiry time of each request that still counts.
     "sliding_log": SlidingLog,
-    /// Two counts per window, weighted by overlap.
+    /// Two counters, for the current and the previous window. The counter of the previous window is
+    /// weighted by the overlap of that window.
     "sliding_counter": SlidingCounter,
     /// A leaky bucket as a queue.
     "leaky_queue": LeakyQueue,
-    /// Stored permits. A request that exceeds them passes, and the next request waits for its cost.
+    /// A limiter with stored permits. A request that costs more than the stored permits still
+    /// passes, and the next request waits until that cost is paid for.
     "smooth_bursty": SmoothBursty,
-    /// Like `smooth_bursty`, but slower while idle time has made the limiter cold.
+    /// Like `smooth_bursty`, but an idle limiter turns cold and then admits requests more slowly
+    /// until it is warm again.
     "smooth_warmup": SmoothWarmup,
-    /// Requests in flight.
+    /// A limit on requests in flight.
     "concurrency": Concurrency,
 }
 
-/// How an algorithm replaces a request's reserved cost with its final cost.
+/// How an algorithm settles the difference between a request's reserved cost and its final cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Settling {
-    /// Never, because requests wait for units, or because units are taken only until requests end.
+    /// The difference is never settled, because the algorithm holds requests, takes units only
+    /// until requests end, or lets a request pay later.
     Never,
-    /// Unused units are given back, but there is no debt. The algorithm resets its count at the end
-    /// of a window, so it would forget a debt.
+    /// Unused units are given back, but a higher final cost is not charged. The algorithm discards
+    /// its count when the window ends, so it could not keep a debt.
     WithinReservation,
-    /// Unused units are given back, and missing units become a debt.
+    /// Unused units are given back, and units missing from the reservation become a debt.
     WithDebt,
 }
 
@@ -124,14 +128,14 @@ impl Algorithm {
         self.meter().max_cost()
     }
 
-    /// Returns the long-term rate. `None` if capacity becomes free only when requests end.
+    /// Returns the long-term rate. Returns `None` if units become available only when requests end.
     pub fn rate(&self) -> Option<Rate> {
         self.meter().rate()
     }
 
-    /// Returns the time in which the rate frees the whole capacity, rounded up. For a calendar
-    /// window, this is the length of the window that contains the wall clock time `wall`. Response
-    /// headers report this time as the window of a quota.
+    /// Returns the time in which the rate replenishes the whole capacity, rounded up. For a fixed
+    /// window, returns the length of the window that contains the wall clock time `wall`. Response
+    /// headers report this time as the quota window.
     pub fn quota_time(&self, wall: Nanos) -> Option<Nanos> {
         if let Self::FixedWindow(window) = self {
             return Some(window.window_at(wall));
@@ -139,7 +143,7 @@ impl Algorithm {
         Some(drain_time(self.capacity(), self.rate()?))
     }
 
-    /// Returns the time in which a fully used bucket becomes full again, rounded up.
+    /// Returns the time in which an exhausted bucket recovers its whole capacity, rounded up.
     pub fn drain_time(&self) -> Nanos {
         self.meter().drain_time()
     }
@@ -149,18 +153,18 @@ impl Algorithm {
         self.meter().may_hold()
     }
 
-    /// Returns true if the level falls steadily with time. The level is then the time until the
-    /// bucket is full, divided by [`Algorithm::drain_time`].
+    /// Returns true if the level falls steadily over time. If so, the level equals the time until
+    /// the whole capacity is available, divided by [`Algorithm::drain_time`].
     pub fn drains(&self) -> bool {
         self.meter().drains()
     }
 
-    /// Returns true if the algorithm must be notified of the end of each request that passed.
+    /// Returns true if the algorithm must be notified when an admitted request ends.
     pub fn holds_until_end(&self) -> bool {
         self.meter().gives_back()
     }
 
-    /// Returns how the algorithm settles the cost of a request that has ended.
+    /// Returns how the algorithm settles the final cost of a request.
     pub fn settling(&self) -> Settling {
         match self {
             _ if self.may_hold() => Settling::Never,
@@ -178,7 +182,8 @@ impl Algorithm {
         self.meter().reads_wall()
     }
 
-    /// Returns the numbers in the form in which the Envoys of a fleet share them.
+    /// Returns the parameters that the Envoys of a fleet share, or the reason why a fleet cannot
+    /// share this algorithm.
     pub fn shared(&self) -> Result<Shared, Unfit> {
         let shared = match self {
             Self::Funnel(funnel) => funnel.shared(),
@@ -193,8 +198,8 @@ impl Algorithm {
         }
     }
 
-    /// Returns one of `envoys` equal parts, for Envoys that decide independently. `None` if a fleet
-    /// cannot share the algorithm.
+    /// Divides the limit into `envoys` equal shares and returns one share, for Envoys that decide
+    /// independently. Returns `None` if a fleet cannot share the algorithm.
     pub(crate) fn divided(&self, envoys: u32) -> Option<Self> {
         self.shared().ok()?;
         match self {
@@ -205,8 +210,8 @@ impl Algorithm {
         }
     }
 
-    /// Returns a copy of this algorithm with the given capacity, the given amount of its rate, or both. A capacity also
-    /// replaces the numbers that follow from it by default.
+    /// Returns a copy of this algorithm with another capacity, another rate amount, or both. A new capacity also resets
+    /// the parameters whose defaults depend on the capacity.
     pub(crate) fn with(
         &self,
         capacity: Option<u64>,
@@ -227,13 +232,13 @@ impl Algorithm {
             Self::SlidingCounter(counter) => counter.with(capacity)?.into(),
             Self::LeakyQueue(queue) => queue.with(capacity, rate)?.into(),
             Self::SmoothBursty(bursty) => bursty.with(rate)?.into(),
-            // Its warm-up depends on its rate, so it keeps its numbers.
+            // The warm-up depends on the rate, so a new rate is ignored here.
             Self::SmoothWarmup(warmup) => (*warmup).into(),
             Self::Concurrency(limit) => limit.with(capacity)?.into(),
         })
     }
 
-    /// Returns the maximum size of the state of a bucket, in bytes.
+    /// Returns the size of a bucket's state for this algorithm, in bytes.
     pub fn state_bytes(&self) -> usize {
         self.meter().words().saturating_mul(size_of::<u64>())
     }
@@ -246,7 +251,8 @@ mod tests {
     use crate::meter::USED_ONE;
     use crate::time::Clock;
 
-    /// Returns each of these algorithms with a capacity of two and a rate of one per second.
+    /// Returns a funnel and both kinds of token bucket, each with a capacity of two and a rate of
+    /// one per second.
     fn all() -> [Algorithm; 3] {
         let rate = Rate::new(1, Nanos::from_secs(1)).expect("a rate");
         let bucket = |refill| TokenBucket::new(2, rate, refill, 2).expect("valid");
@@ -263,7 +269,7 @@ mod tests {
         words
     }
 
-    /// A conversion never frees capacity, and it keeps use beyond the capacity.
+    /// Converting a level never makes units available, and keeps usage that exceeds the capacity.
     #[test]
     fn levels_are_written_rounded_up() {
         for algorithm in all() {
@@ -280,8 +286,9 @@ mod tests {
         }
     }
 
-    /// The limits of a bucket decide on a copy of its state, so a refusal of another limit discards
-    /// the writes. But a meter must also keep its contract when it is used alone.
+    /// A bucket's limits decide on a copy of its state, so the writes of one limit are discarded if
+    /// another limit refuses the request. A meter must nevertheless keep its contract when it is
+    /// used on its own.
     #[test]
     fn a_meter_writes_only_what_it_admits() {
         for algorithm in all() {

@@ -1,22 +1,26 @@
-//! Bans: a key is refused until a time, by an operator or as a penalty for frequent refusals.
+//! Bans. While a key is banned, all its requests are refused. A ban is imposed by an operator, or
+//! as a penalty for frequent refusals.
 //!
 //! A penalty counts the refusals of a key in windows that begin with a refusal, like `maxretry` and
 //! `findtime` of fail2ban. A key with `after` refusals in one window is banned. Each further ban is
-//! `factor` times as long, up to `max`. The number of earlier bans is reset `max` after the end of
-//! a ban, and refusals are reset after `within`. A key with fewer than `after` refusals in every
-//! time of length `within` is therefore never banned, and a key with twice as many always is.
-//! Refusals during a ban do not count, so further requests do not prolong a ban.
+//! `factor` times as long, up to `max`. The number of earlier bans is reset when `max` has passed
+//! since the end of a ban, and the number of refusals is reset when the window ends after `within`.
+//! A key that has fewer than `after` refusals in every interval of length `within` is therefore
+//! never banned, and a key that has twice `after` refusals in such an interval is always banned.
+//! Refusals during a ban do not count, so a banned client cannot prolong its ban by sending more
+//! requests.
 
 use serde::Serialize;
 
 use crate::decimal::Decimal;
 use crate::time::Nanos;
 
-/// Stored end of a ban that lasts until it is lifted: the largest number of milliseconds in five
-/// bytes, 34 years.
+/// Stored end of a ban that lasts until it is lifted: the maximum number of milliseconds in five
+/// bytes, about 34 years.
 pub const ENDLESS_MS: u64 = (1 << 40) - 1;
 
-/// Number of refusals within a window that trigger a ban, and the length of the bans.
+/// Rule for bans as a penalty: how many refusals within a window trigger a ban, and how long the
+/// bans last.
 ///
 /// ```
 /// use loudou_limiter::{Decimal, Nanos, Penalty, ban::BanHistory};
@@ -48,14 +52,15 @@ pub struct Penalty {
     pub within: Nanos,
     /// Length of the first ban.
     pub ban: Nanos,
-    /// Factor by which each further ban is longer, at least 1.
+    /// Factor by which each further ban is longer than the previous ban, at least 1.
     pub factor: Decimal,
-    /// Maximum duration of a ban, and the time after a ban after which earlier bans no longer count.
+    /// Maximum length of a ban. When this time has passed since the end of a ban, earlier bans no
+    /// longer count.
     pub max: Nanos,
 }
 
 impl Penalty {
-    /// Returns the length of a ban after this number of earlier bans.
+    /// Returns the length of a ban that follows `bans` earlier bans.
     pub fn span(&self, bans: u8) -> Nanos {
         let mut span = self.ban;
         for _ in 0..bans {
@@ -71,7 +76,7 @@ impl Penalty {
     }
 }
 
-/// A ban in force.
+/// A ban that is in effect.
 ///
 /// ```
 /// use loudou_limiter::{Ban, Nanos, ban::BanHistory};
@@ -85,7 +90,7 @@ impl Penalty {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ban {
-    /// End of the ban; `None` for no end.
+    /// End of the ban; `None` if it lasts until it is lifted.
     pub until: Option<Nanos>,
 }
 
@@ -93,27 +98,27 @@ impl Ban {
     /// A ban that lasts until it is lifted.
     pub const ENDLESS: Self = Self { until: None };
 
-    /// Returns the remaining time at `now`; `None` if the ban has no end.
+    /// Returns the remaining duration of the ban at `now`; `None` if it lasts until it is lifted.
     pub fn lasts(&self, now: Nanos) -> Option<Nanos> {
         self.until.map(|until| until.since(now))
     }
 }
 
-/// Ban history of a bucket: its bans, and the refusals that lead to bans. Times are in milliseconds
-/// on the bucket's clock, as in a page.
+/// Ban history of a bucket: its last ban, the number of earlier bans, and the refusals counted
+/// towards the next ban. Times are in milliseconds on the bucket's clock, as stored in a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BanHistory {
     /// End of the last ban, rounded up, or [`ENDLESS_MS`].
     pub banned_until_ms: u64,
-    /// Beginning of the window of the counted refusals. If none is counted, this is the number of
-    /// nanoseconds by which `banned_until_ms` was rounded up, so that a ban lasts exactly as long
-    /// as configured.
+    /// Start of the window in which refusals are counted. If no refusals are counted, this field is
+    /// instead the number of nanoseconds by which `banned_until_ms` was rounded up, so that a ban
+    /// lasts exactly as long as configured.
     pub since_ms: u64,
-    /// Time from which no bans and refusals count.
+    /// Time from which earlier bans and refusals no longer count.
     pub clean_at_ms: u64,
     /// Number of counted refusals.
     pub strikes: u16,
-    /// Number of counted penalties.
+    /// Number of penalty bans that still count.
     pub bans: u8,
 }
 
@@ -130,7 +135,7 @@ impl BanHistory {
         (now < until).then_some(Ban { until: Some(until) })
     }
 
-    /// Returns the time by which the end of the ban was rounded up.
+    /// Returns by how much the stored end of the ban was rounded up.
     const fn rounded_by(&self) -> Nanos {
         match (self.strikes, self.since_ms) {
             (0, ns @ 0..1_000_000) => Nanos::new(ns),
@@ -138,7 +143,7 @@ impl BanHistory {
         }
     }
 
-    /// Bans for `span` from `now`, and resets the refusals.
+    /// Starts a ban of length `span` at `now`, and resets the refusal count.
     fn begin(&mut self, now: Nanos, span: Nanos) {
         let until = now.saturating_add(span);
         self.banned_until_ms = until.millis_ceil().min(ENDLESS_MS.saturating_sub(1));
@@ -146,19 +151,19 @@ impl BanHistory {
         self.strikes = 0;
     }
 
-    /// Returns true if a ban is in effect, or was until less than a millisecond ago.
+    /// Returns true if a ban is in effect or ended less than a millisecond ago.
     pub const fn is_banned(&self, now_ms: u64) -> bool {
         now_ms < self.banned_until_ms
     }
 
-    /// Resets the history once nothing in it counts.
+    /// Resets the history once no ban or refusal in it counts.
     pub fn settle(&mut self, now: Nanos) {
         if now.as_millis() >= self.clean_at_ms {
             *self = Self::default();
         }
     }
 
-    /// Resets refusals and bans that no longer count under a penalty.
+    /// Resets the numbers of refusals and bans if they no longer count under `penalty`.
     pub fn expire(&mut self, penalty: &Penalty, now: Nanos) {
         let now_ms = now.as_millis();
         let forgets_at = self
@@ -173,14 +178,14 @@ impl BanHistory {
         }
     }
 
-    /// Counts a refusal at `now`, and bans the key if the refusal is number `after`.
+    /// Counts a refusal at `now`, and bans the key if the count reaches [`Penalty::after`].
     pub fn strike(&mut self, penalty: &Penalty, now: Nanos) {
         self.expire(penalty, now);
         if self.strikes == 0 {
             self.since_ms = now.as_millis();
-            // `since_ms`, which stored the rounding of the last ban's end, now gets another
-            // meaning. So a ban that ended within this millisecond is cut to the start of the
-            // millisecond.
+            // The assignment above overwrites the stored rounding of the last ban's end. If that
+            // ban ended within this millisecond, its stored end is therefore moved back to the
+            // start of the millisecond.
             self.banned_until_ms = self.banned_until_ms.min(self.since_ms);
         }
         self.strikes = self.strikes.saturating_add(1);
@@ -204,7 +209,8 @@ impl BanHistory {
         strikes.max(bans).min(ENDLESS_MS)
     }
 
-    /// Bans from `now` for `span`, or without an end, and discards the history.
+    /// Starts a ban of length `span` at `now`, or an endless ban if `span` is `None`, and discards
+    /// the earlier history.
     pub fn impose(&mut self, now: Nanos, span: Option<Nanos>) {
         *self = Self::default();
         match span {

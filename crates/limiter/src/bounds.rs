@@ -1,40 +1,41 @@
-//! Bounds of all numbers of a limit, and the reasons why numbers are invalid.
+//! Bounds of all parameters of a limit, and the reasons why parameters are invalid.
 
 use crate::time::Nanos;
 
-/// Maximum capacity, cost and rate amount. With [`MAX_PERIOD`], every product fits in 128 bits.
+/// Maximum capacity, cost and rate amount. Together with [`MAX_PERIOD`], this ensures that every
+/// product fits in 128 bits.
 pub const MAX_AMOUNT: u32 = 1_000_000_000;
-/// Maximum period of a rate, and maximum window: 366 days.
+/// Maximum period of a rate and maximum window length: 366 days.
 pub const MAX_PERIOD: Nanos = Nanos::from_secs(366 * 86_400);
-/// Maximum time in which a full bucket may drain: ten years.
+/// Maximum time that a limit may take to replenish its whole capacity: ten years.
 pub const MAX_DRAIN: Nanos = Nanos::from_secs(3_660 * 86_400);
-/// Minimum time for which use beyond a shrunken capacity is kept: 250 years.
+/// Minimum time for which usage beyond a reduced capacity is kept: 250 years.
 pub const MAX_REMEMBERED: Nanos = Nanos::from_secs(91_500 * 86_400);
 /// Maximum time for which a limit may hold a request.
 pub const MAX_WAIT: Nanos = Nanos::from_secs(3_600);
 
-/// Reason why numbers are not a valid limit.
+/// Reason why parameters do not form a valid limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadNumbers {
     /// The capacity is 0 or above [`MAX_AMOUNT`].
     Capacity,
     /// The amount of the rate is above [`MAX_AMOUNT`], or its period above [`MAX_PERIOD`].
     Rate,
-    /// A full bucket would take longer than [`MAX_DRAIN`] to drain.
+    /// Replenishing the whole capacity would take longer than [`MAX_DRAIN`].
     Drain,
     /// The initial amount is above the capacity.
     Initial,
-    /// Continuous refills cannot be aligned to a clock.
+    /// The limit refills continuously, so its refills cannot be aligned to a clock.
     Align,
     /// The window is 0 or above [`MAX_PERIOD`].
     Window,
     /// There are fewer slots than [`crate::algorithm::sliding_window::MIN_SLOTS`] or more than
     /// [`crate::algorithm::sliding_window::MAX_SLOTS`].
     Slots,
-    /// The capacity of a slot is above the capacity of the window, or so low that the window can
-    /// never be full.
+    /// The slot capacity is above the capacity of the window, or so low that the whole capacity of
+    /// the window could never be used.
     SlotCapacity,
-    /// The wait is above [`MAX_WAIT`].
+    /// The maximum wait is above [`MAX_WAIT`].
     MaxWait,
     /// The warm-up is 0 or above [`crate::algorithm::smooth_warmup::MAX_WARMUP`].
     Warmup,
@@ -47,7 +48,7 @@ pub enum BadNumbers {
     Burst,
 }
 
-/// Checks a maximum wait.
+/// Checks the bounds of a maximum wait.
 pub(crate) fn check_wait(max_wait: Nanos) -> Result<(), BadNumbers> {
     if max_wait > MAX_WAIT {
         return Err(BadNumbers::MaxWait);
@@ -55,7 +56,7 @@ pub(crate) fn check_wait(max_wait: Nanos) -> Result<(), BadNumbers> {
     Ok(())
 }
 
-/// Checks a capacity and a window.
+/// Checks the bounds of a capacity and a window length.
 pub(crate) fn check_window(capacity: u64, window: Nanos) -> Result<(), BadNumbers> {
     if capacity == 0 || capacity > u64::from(MAX_AMOUNT) {
         return Err(BadNumbers::Capacity);
@@ -66,7 +67,7 @@ pub(crate) fn check_window(capacity: u64, window: Nanos) -> Result<(), BadNumber
     Ok(())
 }
 
-/// Returns one of `parts` equal parts of a capacity, rounded down, but at least 1.
+/// Divides a capacity into `parts` equal parts and returns one part, rounded down, but at least 1.
 pub(crate) fn part(capacity: u64, parts: u32) -> u64 {
     capacity.checked_div(parts.into()).unwrap_or(0).max(1)
 }

@@ -1,12 +1,14 @@
 //! Calendar windows: the day, week, month or year of a time zone that contains an instant.
 //!
-//! A window begins when the clocks of its zone first reach midnight of its first day. If clocks are
-//! put forward over midnight, this is the instant of the change. If they show midnight twice, it is
-//! the first time. So windows follow each other without a gap, and every instant is in exactly one
-//! window, also while clocks that were put back show the previous day again.
+//! A window begins when the clocks of its zone first reach midnight at the start of its first day.
+//! If the clocks are put forward past midnight, the window begins at the change. If the clocks show
+//! midnight twice, the window begins the first time. So there are no gaps between windows, and
+//! every instant is in exactly one window, even if clocks that were put back show the previous day
+//! again.
 //!
-//! Dates belong to the proleptic Gregorian calendar and are whole days since 1970. The work for one
-//! window is bounded: a few dates, each with the changes of four years.
+//! Dates are in the proleptic Gregorian calendar, and are stored as whole days since 1970.
+//! Computing a window takes bounded time: it examines a few dates, and for each date the clock
+//! changes of four years.
 
 use alloc::format;
 use alloc::string::String;
@@ -20,37 +22,39 @@ mod zone;
 
 pub use zone::{MAX_ZONE, ZONE_FORM, Zone};
 
-/// Seconds of a day without a change of the clocks.
+/// Number of seconds in a day without a clock change.
 const DAY: i64 = 86_400;
 /// Names of the days of a week in rule files.
 pub const WEEKDAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 
-/// Unit of the calendar, and its first day.
+/// Length of the windows as a calendar unit, and the day on which the unit begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Period {
     /// A day.
     Day,
     /// A week.
     Week {
-        /// Its first day: 0 for Monday to 6 for Sunday.
+        /// First day of the week: 0 for Monday to 6 for Sunday.
         weekday: u8,
     },
     /// A month.
     Month {
-        /// Its first day. A month without this day begins on its last day.
+        /// Day on which the window begins. In a shorter month, the window begins on the last day of
+        /// the month.
         day: u8,
     },
     /// A year.
     Year {
-        /// Month in which it begins, from 1.
+        /// Month in which the window begins (1-based).
         month: u8,
-        /// Its first day in this month, or the last day of the month if the month is shorter.
+        /// Day on which the window begins. If the month is shorter, the window begins on the last
+        /// day of the month.
         day: u8,
     },
 }
 
 impl Period {
-    /// Names in rule files.
+    /// Names of the variants in rule files.
     pub const NAMES: [&'static str; 4] = ["day", "week", "month", "year"];
 
     /// Returns the period's name in rule files.
@@ -63,7 +67,7 @@ impl Period {
         }
     }
 
-    /// Returns the period of this name that begins on the first day of its calendar unit.
+    /// Returns the period with this name, beginning on the first day of its calendar unit.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "day" => Some(Self::Day),
@@ -84,7 +88,7 @@ impl Period {
         })
     }
 
-    /// Returns the number of the last period that has begun on `day`.
+    /// Returns the index of the period that contains `day`.
     fn index(self, day: i64) -> i64 {
         let index = match self {
             Self::Day => day,
@@ -95,7 +99,7 @@ impl Period {
             }
             Self::Year { .. } => year_of(day),
         };
-        // In a month or year before its first day, the previous period still runs.
+        // Before the period of this month or year begins, `day` belongs to the previous period.
         if self.first_day(index) > day {
             index.saturating_sub(1)
         } else {
@@ -103,7 +107,7 @@ impl Period {
         }
     }
 
-    /// Returns the first day of the period with this number.
+    /// Returns the first day of the period with this index.
     fn first_day(self, index: i64) -> i64 {
         match self {
             Self::Day => index,
@@ -119,7 +123,7 @@ impl Period {
 }
 
 impl Serialize for Period {
-    /// Writes the field `starts` of a rule file. A day has none.
+    /// Writes the value of the rule-file field `starts`. The value for a day has no fields.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut fields = serializer.serialize_struct("Period", 2)?;
         match self {
@@ -138,7 +142,7 @@ impl Serialize for Period {
     }
 }
 
-/// One window: its first second, and the first second of the next window, since the Unix epoch.
+/// One window, in seconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// First second of the window.
@@ -153,7 +157,7 @@ impl Span {
         seconds(self.end.saturating_sub(self.start))
     }
 
-    /// Returns the end of the window, since the Unix epoch.
+    /// Returns the end of the window as a time since the Unix epoch.
     pub fn end(self) -> Nanos {
         seconds(self.end)
     }
@@ -163,7 +167,7 @@ fn seconds(seconds: i64) -> Nanos {
     Nanos::from_secs(u64::try_from(seconds).unwrap_or(0))
 }
 
-/// The windows of one period in one zone.
+/// The windows of one calendar period in one time zone.
 ///
 /// ```
 /// use loudou_limiter::Nanos;
@@ -182,7 +186,7 @@ pub struct Calendar {
 }
 
 impl Calendar {
-    /// Creates the windows of `period` in `zone`.
+    /// Creates a calendar with windows of `period` in `zone`.
     pub const fn new(period: Period, zone: Zone) -> Self {
         Self { period, zone }
     }
@@ -197,22 +201,23 @@ impl Calendar {
         &self.zone
     }
 
-    /// Returns a length that no window exceeds.
+    /// Returns an upper bound of the window length.
     pub fn longest(&self) -> Nanos {
         let (least, most) = self.zone.offsets();
         let change = seconds(most.saturating_sub(least));
         self.period.longest().saturating_add(change)
     }
 
-    /// Returns the window that contains a time of the wall clock.
+    /// Returns the window that contains the wall clock time `wall`.
     pub fn span(&self, wall: Nanos) -> Span {
         let now = i64::try_from(wall.get() / 1_000_000_000).unwrap_or(i64::MAX);
         let (_, most) = self.zone.offsets();
-        // No clock of the zone can have shown a later day by now.
+        // Starts with the latest day that any clock of the zone can have shown by now.
         let mut index = self.period.index(now.saturating_add(most).div_euclid(DAY));
         let mut start = self.begin(index);
         let mut end = None;
-        // Offsets differ by at most 50 hours, so this day began at most three days ago.
+        // UTC offsets of a zone differ by at most 50 hours, so that day began at most three days
+        // ago.
         for _ in 0..4 {
             if start <= now {
                 break;
@@ -227,7 +232,7 @@ impl Calendar {
         }
     }
 
-    /// Returns the first second of the period with this number.
+    /// Returns the first second of the period with this index.
     fn begin(&self, index: i64) -> i64 {
         let midnight = self.period.first_day(index).saturating_mul(DAY);
         self.zone.first_at(midnight)
@@ -265,7 +270,7 @@ fn is_leap(year: i64) -> bool {
     year.rem_euclid(4) == 0 && (year.rem_euclid(100) != 0 || year.rem_euclid(400) == 0)
 }
 
-/// Returns the number of days in a month, counted from 0.
+/// Returns the number of days in a month. Months count from 0.
 fn days_in(year: i64, month: i64) -> i64 {
     match month {
         1 if is_leap(year) => 29,
@@ -275,9 +280,9 @@ fn days_in(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Returns the year of a day.
+/// Returns the year that contains a day.
 fn year_of(day: i64) -> i64 {
-    // 400 years have 146 097 days. The estimate is at most one year wrong.
+    // 400 years have 146 097 days. The estimate is off by at most one year.
     let estimate = day
         .saturating_mul(400)
         .div_euclid(146_097)
@@ -291,14 +296,15 @@ fn year_of(day: i64) -> i64 {
     }
 }
 
-/// Returns the year and the month of a day. Months count from 0.
+/// Returns the year and the month that contain a day. Months count from 0.
 fn month_of(day: i64) -> (i64, i64) {
     let year = year_of(day);
     let later = (1..12).rev().find(|month| day_of(year, *month, 1) <= day);
     (year, later.unwrap_or(0))
 }
 
-/// Returns a day of a month, counted from 0, or its last day if it is shorter.
+/// Returns a day of a month, or the last day of the month if the month is shorter. Months count
+/// from 0.
 fn day_of(year: i64, month: i64, day: u8) -> i64 {
     let before = (0..month).fold(year_start(year), |days, month| {
         days.saturating_add(days_in(year, month))

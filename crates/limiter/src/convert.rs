@@ -1,15 +1,15 @@
 //! Converts live buckets to new limits, and decides how much of their level they keep ([`Carry`]).
 //!
-//! The used amount is converted limit by limit, matched by name. It is counted in cost units, which
-//! leave at the new rate. So with a slower rate, a bucket may become full later than before. Use
-//! beyond a smaller capacity is kept, so an edit and its reversal never free capacity.
+//! Each limit of the bucket is converted separately. Old and new limits are matched by name. A
+//! limit's used amount is measured in cost units, which drain at the new rate. If the new rate is
+//! slower, the bucket may therefore become full later than before. Usage beyond a smaller capacity
+//! is kept, so an edit followed by its reversal never makes units available.
 //! `loudou_rules::versions` decides which conversions a bucket undergoes.
 //!
-//! A conversion never puts a lower level above a higher one. Waiting requests therefore keep their
-//! order if the bucket that each of them found is converted like the bucket itself
-//! ([`Limits::plan`]), and later requests come after them. For the same reason, `reset` keeps the
-//! level of the waiting requests: it discards the use, and waiting requests have not used anything
-//! yet.
+//! Conversions preserve the order of levels. For each waiting request, the bucket that it found is
+//! converted like the bucket itself ([`Limits::plan`]), so waiting requests keep their order, and
+//! later requests stay behind them. To preserve this order, `reset` keeps the level that waiting
+//! requests cause. A reset discards only usage, and waiting requests have not used anything yet.
 
 use alloc::borrow::ToOwned as _;
 use alloc::string::String;
@@ -27,7 +27,7 @@ use crate::meter::{USED_ONE, Used};
 use crate::time::{Clock, Nanos};
 use crate::wide::{clamp, mul_div_ceil, mul_div_near};
 
-/// Converts `bucket`, which was written under `old`, to `new`, as of `clock`.
+/// Converts `bucket` from the limits `old` to the limits `new`, as of `clock`.
 ///
 /// ```
 /// use loudou_limiter::{Carry, Clock, Limit, Limits, Nanos, Rate, algorithm::Funnel, convert};
@@ -47,12 +47,12 @@ use crate::wide::{clamp, mul_div_ceil, mul_div_near};
 pub fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, clock: Clock) -> Bucket {
     let touched = clock.moved_to(clock.now.max(bucket.last));
     let waits = bucket.queue_end > touched.now;
-    // Another worker may have decided by the old numbers after the change. The plans of the
-    // requests that waited before are computed as of the change, so later requests must not get
-    // ahead of them. A reset rounds to whole slots, and two slots have the right distance only if
-    // both are computed as of the same instant. This is also true for slots of a queue that has not
-    // been empty since the change. For another queue, the time before the queue began is no part of
-    // its level.
+    // Another worker may have decided under the old limits after the change at `clock`. Requests
+    // that were already waiting are replanned as of the change, and later requests must not
+    // overtake them. A reset rounds to whole queue slots, so the distance between two slots is only
+    // right if both are computed as of the same instant. The slots of a queue that has not been
+    // empty since the change must be computed as of the same instant, too. For any other queue, the
+    // time before the queue formed does not affect its level.
     let is_line = |limits: &Limits| {
         let mut all = limits.iter().map(|limit| limit.algorithm().meter());
         all.all(|meter| meter.as_leak().is_some())
@@ -84,14 +84,16 @@ pub fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, clock:
     converted
 }
 
-/// Like [`convert`], but for the levels only. `waits` is true if a request waits.
+/// Like [`convert`], but converts only the levels. `waits` is true if a request waits in the
+/// bucket.
 fn convert_levels(
     (old, new): (&Limits, &Limits),
     (carry, waits): (Carry, bool),
     bucket: &Bucket,
     clock: Clock,
 ) -> Bucket {
-    // The edit was the last touch. An earlier `now` must not move the clock of the bucket back.
+    // The edit counts as the last touch of the bucket, so that a later call with an earlier `now`
+    // cannot move the bucket's clock back.
     let mut converted = new.start_at(clock);
     let notes = old.notes(bucket, clock.now);
     let levels = levels(old, (bucket, &notes), clock);
@@ -99,7 +101,8 @@ fn convert_levels(
         .map(|(index, limit)| {
             let level = counterpart(&levels, limit, index, new)?;
             let gives_permits = limit.algorithm().holds_until_end();
-            // No edit ends requests in flight. Waiting requests are in a queue and have no permits.
+            // Requests in flight keep their permits, because no edit ends them. Waiting requests
+            // are in a queue and have no permits.
             let stays = carry != Carry::Reset
                 || level.flight().is_some() && gives_permits
                 || waits && level.algorithm().may_hold() && !gives_permits;
@@ -153,8 +156,9 @@ fn convert_levels(
     converted
 }
 
-/// Returns a bucket of which `used` units are used at `clock`, in the order of the limits. Previews
-/// use it, because they know a live bucket only by its numbers.
+/// Returns a bucket in which the limits have the given numbers of `used` units at `clock`, in the
+/// order of the limits. Previews need this function, because they have only the reported usage of a
+/// live bucket, not its state.
 ///
 /// ```
 /// use loudou_limiter::{Clock, Limit, Limits, Nanos, Rate, algorithm::Funnel, partly_used};
@@ -175,14 +179,14 @@ pub fn partly_used(limits: &Limits, used: &[u64], clock: Clock) -> Bucket {
     bucket
 }
 
-/// A limit that an edit makes slower: a fully used bucket becomes full again later than before.
+/// A limit whose fully used bucket becomes full again later because of an edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Later {
-    /// Its name.
+    /// Name of the limit.
     pub limit: String,
-    /// Time until the bucket was full again before the edit.
+    /// Time until a fully used bucket is full again without the edit.
     pub before: Nanos,
-    /// Time until the bucket is full again if the edit happens when the bucket is fully used.
+    /// Time until a fully used bucket is full again if the edit is made now.
     pub after: Nanos,
 }
 
@@ -215,13 +219,13 @@ pub fn full_later(old: &Limits, new: &Limits, carry: Carry) -> Vec<Later> {
     later
 }
 
-/// The level of one limit.
+/// The old level of one limit.
 struct Level<'a> {
     limit: &'a Limit,
     words: Vec<u64>,
     used: Used,
     full: Used,
-    /// Exact count, if the limit counts whole units; see [`notes`].
+    /// Exact count, if the limit counts whole units. See [`notes`].
     exact: Option<u128>,
     share: Share,
 }
@@ -231,7 +235,7 @@ impl Level<'_> {
         self.limit.algorithm()
     }
 
-    /// Returns the limit as a limit on requests in flight.
+    /// Returns the algorithm if it limits requests in flight.
     const fn flight(&self) -> Option<&Concurrency> {
         match self.algorithm() {
             Algorithm::Concurrency(limit) => Some(limit),
@@ -239,12 +243,13 @@ impl Level<'_> {
         }
     }
 
-    /// Returns the requests in flight, for the case that no limit continues them.
+    /// Returns the requests in flight as permits, which are noted if no new limit continues them.
     fn permits(&self, clock: Clock) -> Option<Permits> {
         Permits::of(self.limit.name(), self.flight()?, &self.words, clock.now)
     }
 
-    /// Continues the level in `words` of `meter`. Returns the share to note.
+    /// Writes the converted level to `words`, the state of `meter`. Returns the share to store in
+    /// the notes.
     fn carried(
         &self,
         (carry, clock): (Carry, Clock),
@@ -293,16 +298,17 @@ impl Level<'_> {
         let used = meter.used(words, clock.now).saturating_sub(excess);
         let share = Share::of(most, used, taken, fraction);
         let look = meter.decide(&mut words.to_vec(), &BucketRequest::new(0, clock.now));
-        // Units taken from a window leave together with the used units. Units taken from a level
-        // leave at the rate.
+        // Units taken from a window expire together with the used units. Units taken from a level
+        // drain at the rate.
         let rate = meter.rate().filter(|_| !is_counted);
         let leaves = rate.map_or(Nanos::ZERO, |rate| drain_time(units(taken), rate));
         let until = clock.now.saturating_add(look.reset_after.max(leaves));
         Share { until, ..share }
     }
 
-    /// Converts the count to a limit whose full level is `full`, so that its share of the limit
-    /// stays the same. The count is rounded up. Also returns the fraction by which it is too high.
+    /// Scales the count to a limit whose full level is `full`, so that its share of the limit stays
+    /// the same. Returns the scaled count, rounded up, and the fraction of a unit that the rounding
+    /// added.
     fn in_share(&self, carry: Carry, full: Used, is_adopted: bool) -> (u64, u64) {
         if carry == Carry::Stepped {
             return (units(carry.apply(self.used, self.full, full)), 0);
@@ -310,7 +316,7 @@ impl Level<'_> {
         let [old, new] = [self.full, full].map(notes::of_used);
         let used = notes::of_used(self.used).saturating_sub(self.share.fraction.into());
         let exact = match self.exact.filter(|_| is_adopted) {
-            // Both counters of a `sliding_counter` are multiplied by the factor of the whole level.
+            // Scales both counters of a `sliding_counter` by the same factor as the whole level.
             Some(exact) if used > old => {
                 mul_div_near(exact, carry.apply(used, old, new), used.max(1))
             }
@@ -321,10 +327,10 @@ impl Level<'_> {
     }
 }
 
-/// A smaller difference is a rounding error.
+/// A difference smaller than this is considered a rounding error.
 const ROUNDED: Used = USED_ONE >> 12;
 
-/// Returns the cost units of a level, rounded up.
+/// Converts a level to cost units, rounded up.
 fn units(used: Used) -> u64 {
     clamp(used.div_ceil(USED_ONE))
 }
@@ -354,9 +360,10 @@ fn levels<'a>(
     levels
 }
 
-/// Returns the old level from which a new limit continues: the level of the limit with the same
-/// name, or else of the limit at the same place if its name no longer exists. Otherwise, a renamed
-/// limit would start with a full bucket.
+/// Returns the old level that a new limit continues. This is the level of the old limit with the
+/// same name. If no old limit has the same name, it is the level of the old limit at the same
+/// index, provided that no new limit has that limit's name. Without this fallback, a renamed limit
+/// would start with a full bucket.
 fn counterpart<'a, 'b>(
     levels: &'b [Level<'a>],
     limit: &Limit,
@@ -373,32 +380,31 @@ fn counterpart<'a, 'b>(
         })
 }
 
-/// Treatment of a live bucket's level when its limits change.
+/// How a live bucket's level is carried over when its limits change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Carry {
-    /// The absolute level is kept: 5 used units stay 5 used units. This is the default, because
-    /// such an edit neither refuses a key that used little nor gives any unit away twice. This
-    /// holds after any sequence of edits.
+    /// Keeps the absolute level: 5 used units stay 5 used units. This is the default, because no
+    /// sequence of such edits refuses a key that has used little, or grants a unit twice.
     #[default]
     Keep,
-    /// The fraction is kept: half full stays half full. Use beyond the capacity stays beyond the
-    /// new capacity, in units.
+    /// Keeps the used fraction: half full stays half full. Usage that exceeds the old capacity
+    /// exceeds the new capacity by the same number of units.
     Proportional,
-    /// The proportional carry of earlier versions, for changes that they recorded: each count is
-    /// rounded up at each edit, and use beyond the capacity is kept if the new capacity does not
-    /// cover it.
+    /// `Proportional` as earlier versions computed it, for changes that they recorded. Each edit
+    /// rounds every count up. Usage that exceeds the old capacity is kept, or raised to the new
+    /// capacity if that is higher.
     #[serde(rename = "proportional")]
     Stepped,
-    /// Nothing is used, as in a new bucket.
+    /// Discards all usage, as in a new bucket.
     Reset,
 }
 
 impl Carry {
-    /// Names in requests.
+    /// Names of the variants in requests.
     pub const NAMES: [&'static str; 3] = ["keep", "proportional", "reset"];
 
-    /// Returns the carry with this name.
+    /// Parses the name of a carry.
     ///
     /// ```
     /// use loudou_limiter::Carry;
@@ -415,7 +421,7 @@ impl Carry {
         }
     }
 
-    /// Returns the name in requests.
+    /// Returns the carry's name in requests.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Keep => "keep",
@@ -424,8 +430,8 @@ impl Carry {
         }
     }
 
-    /// Returns the new value of `used` when `old` becomes `new`. The values have such small units
-    /// that rounding to the nearest one does not matter.
+    /// Converts the level `used` when the full level changes from `old` to `new`. Levels are in
+    /// units so small that rounding to the nearest unit does not matter.
     pub(crate) fn apply(self, used: u128, old: u128, new: u128) -> u128 {
         match self {
             Self::Keep => used,

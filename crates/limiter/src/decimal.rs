@@ -1,16 +1,16 @@
-//! An exact number with up to three decimals.
+//! An exact decimal number with up to three decimal places.
 
 use alloc::format;
 use core::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// A number of thousandths. `2.5` is 2500 thousandths.
+/// A decimal number, stored as thousandths: `2.5` is stored as 2500.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Decimal(u32);
 
 impl Decimal {
-    /// Creates a number from thousandths.
+    /// Creates a decimal from a number of thousandths.
     ///
     /// ```
     /// use loudou_limiter::Decimal;
@@ -21,18 +21,18 @@ impl Decimal {
         Self(thousandths)
     }
 
-    /// Returns the number of thousandths.
+    /// Returns the value in thousandths.
     pub const fn thousandths(self) -> u32 {
         self.0
     }
 
-    /// Returns true if the number is 0.
+    /// Returns true if the value is 0.
     pub const fn is_zero(&self) -> bool {
         self.0 == 0
     }
 
-    /// Parses `2`, `2.5` or `0.125`. Returns `None` if the text has another form or more decimals,
-    /// or is too large.
+    /// Parses a string such as `2`, `2.5` or `0.125`. Returns `None` if the string is malformed,
+    /// has more than three decimal places, or is too large.
     ///
     /// ```
     /// use loudou_limiter::Decimal;
@@ -53,7 +53,7 @@ impl Decimal {
 }
 
 impl fmt::Display for Decimal {
-    /// Writes the shortest form: `2.5`, and `2` for a whole number.
+    /// Writes the shortest form, such as `2.5`, or `2` for a whole number.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (whole, rest) = (self.0 / 1_000, self.0 % 1_000);
         if rest == 0 {
@@ -65,8 +65,8 @@ impl fmt::Display for Decimal {
 }
 
 impl Serialize for Decimal {
-    /// Serialises the decimal as a number. The quotient is the nearest double, so the number is
-    /// written as it was read.
+    /// Serialises the decimal as a number. The quotient is the `f64` nearest to the decimal, so the
+    /// number is written as it was read.
     #[expect(clippy::float_arithmetic, reason = "nothing is decided by it")]
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if self.0.is_multiple_of(1_000) {

@@ -1,5 +1,4 @@
-//! A request as a bucket sees it ([`BucketRequest`]), and a limit's decision on it: the verdict with its
-//! numbers.
+//! The request that a bucket decides on ([`BucketRequest`]), and the [`Decision`] of a single limit.
 
 use crate::bounds::MAX_WAIT;
 use crate::limit::BucketDecision;
@@ -17,8 +16,8 @@ pub enum Verdict {
     Refuse,
 }
 
-/// Decision of one limit: the five values that redis-cell's `CL.THROTTLE` returns, and the wait of
-/// a held request. Times are relative to the decision.
+/// Decision of one limit. The decision contains the five values that redis-cell's `CL.THROTTLE`
+/// returns, and the wait of a held request. Times are relative to the time of the decision.
 ///
 /// ```
 /// use loudou_limiter::{Limit, Limits, Nanos, Rate, Verdict, algorithm::Funnel};
@@ -39,22 +38,23 @@ pub enum Verdict {
 pub struct Decision {
     /// Outcome of the request.
     pub verdict: Verdict,
-    /// For a held request, the time until it may pass. Zero otherwise.
+    /// Time until a held request may pass. Zero for other verdicts.
     pub wait: Nanos,
-    /// Maximum number of cost units in the bucket.
+    /// Maximum number of cost units that the limit admits at once.
     pub capacity: u64,
     /// Remaining units after this decision, rounded down.
     pub remaining: u64,
-    /// For a refusal, the time until the same cost would be admitted, or held if waiting is
-    /// allowed, if no other request takes units from the bucket. `None` for other verdicts, for a
-    /// cost that never fits, and if the time depends on the end of other requests (`concurrency`).
+    /// For a refusal, the time until the same cost would be admitted, or held if the limit holds
+    /// requests, provided that no other request takes units from the bucket in the meantime. `None`
+    /// for other verdicts, for a cost that never fits, and if the time depends on when other
+    /// requests end (`concurrency`).
     pub retry_after: Option<Nanos>,
     /// Time until the bucket is full again.
     pub reset_after: Nanos,
 }
 
 impl Decision {
-    /// Creates an admission.
+    /// Creates a decision that admits the request.
     pub(crate) const fn admit(capacity: u64, remaining: u64, reset_after: Nanos) -> Self {
         Self {
             verdict: Verdict::Admit,
@@ -66,7 +66,7 @@ impl Decision {
         }
     }
 
-    /// Returns this decision as an admission after `wait`, or at once if `wait` is zero.
+    /// Returns this decision, but with the request held for `wait`, or admitted if `wait` is zero.
     #[must_use]
     pub(crate) const fn after(self, wait: Nanos) -> Self {
         let verdict = if wait.get() == 0 {
@@ -81,7 +81,7 @@ impl Decision {
         }
     }
 
-    /// Returns this decision as a refusal.
+    /// Returns this decision, but with the request refused.
     #[must_use]
     pub(crate) const fn refused(self, retry_after: Option<Nanos>) -> Self {
         Self {
@@ -97,7 +97,7 @@ impl Decision {
         matches!(self.verdict, Verdict::Refuse)
     }
 
-    /// Returns true if `self` has a smaller remaining share of its capacity than `other`.
+    /// Returns true if a smaller share of the capacity remains in `self` than in `other`.
     pub fn is_tighter_than(&self, other: &Self) -> bool {
         times(self.remaining, other.capacity) < times(other.remaining, self.capacity)
     }
@@ -106,41 +106,42 @@ impl Decision {
 /// A request to take a cost from a bucket at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketRequest {
-    /// Cost units that the request takes. With 0, the bucket is only read.
+    /// Cost units that the request takes. A request with a cost of 0 only reads the bucket.
     pub cost: u64,
     /// Time on the monotonic clock of the process.
     pub now: Nanos,
-    /// Time on the wall clock when the monotonic clock showed `now`, since the Unix epoch. It is read only if
-    /// periods are aligned to the wall clock.
+    /// Time on the wall clock when the monotonic clock showed `now`, since the Unix epoch. Only limits with periods
+    /// aligned to the wall clock use this time.
     pub wall: Nanos,
-    /// Maximum wait of this request, which replaces the maximum of the limits. At most
+    /// Maximum wait of this request, which replaces the maximum waits of the limits. At most
     /// [`MAX_WAIT`].
     pub max_wait: Option<Nanos>,
-    /// A further bound on the wait, such as the client's deadline. The shorter of the two applies.
+    /// A further bound on the wait, such as the time until the client's deadline. The shorter of
+    /// both bounds applies.
     pub patience: Nanos,
-    /// Selects the answers that contain the time after which more units are available:
-    /// [`BucketDecision::more_after`](crate::BucketDecision::more_after).
+    /// Selects the decisions for which
+    /// [`BucketDecision::more_after`](crate::BucketDecision::more_after) is computed.
     pub needs_more_after: NeedsMoreAfter,
-    /// True if the request already waits and is only replanned. It has a place in a queue, and no
-    /// wait is too long for it.
+    /// True if the request is already waiting and is being replanned. Such a request already has a
+    /// place in a queue, so no wait is too long for it.
     pub is_queued: bool,
 }
 
-/// The answers that contain the time after which more units are available.
+/// The decisions for which the time until more units are available is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NeedsMoreAfter {
-    /// No answers.
+    /// No decisions.
     #[default]
     Never,
-    /// Refusals.
+    /// Only refusals.
     IfRefused,
-    /// All answers.
+    /// All decisions.
     Always,
 }
 
 impl BucketRequest {
-    /// Creates a request of `cost` at `now`, for a wall clock that started together with the
-    /// monotonic clock.
+    /// Creates a request of `cost` at `now`. The wall clock time is also `now`, as if the wall
+    /// clock had started together with the monotonic clock.
     ///
     /// ```
     /// use loudou_limiter::{BucketRequest, Limit, Limits, Nanos, Rate, algorithm::Funnel};
@@ -171,7 +172,7 @@ impl BucketRequest {
         }
     }
 
-    /// Returns this request at the wall clock time `wall`.
+    /// Returns this request with the wall clock time `wall`.
     ///
     /// ```
     /// use loudou_limiter::{BucketRequest, Limit, Limits, Nanos, algorithm::{Align, FixedWindow}};
@@ -189,7 +190,7 @@ impl BucketRequest {
         Self { wall, ..self }
     }
 
-    /// Returns this request with its own maximum wait.
+    /// Returns this request with the maximum wait `max_wait`.
     ///
     /// ```
     /// use loudou_limiter::{BucketRequest, Limit, Limits, Nanos, Rate, Verdict, algorithm::Funnel};
@@ -207,8 +208,8 @@ impl BucketRequest {
         Self { max_wait, ..self }
     }
 
-    /// Returns this request, but asks for the time after which more units are available in the answers that
-    /// `needs_more_after` selects.
+    /// Returns this request, but with `needs_more_after` as the decisions for which the time until more units are
+    /// available is computed.
     ///
     /// ```
     /// use loudou_limiter::{BucketRequest, Limit, Limits, Nanos, Rate, NeedsMoreAfter, algorithm::Funnel};
@@ -230,13 +231,13 @@ impl BucketRequest {
         }
     }
 
-    /// Returns true if the request may wait less than the limits allow, because of its deadline or
-    /// because no request may be held now.
+    /// Returns true if [`Self::patience`] bounds the wait of the request, because of its deadline
+    /// or because no request may be held now.
     pub fn is_wait_bounded(&self) -> bool {
         self.patience < Nanos::MAX
     }
 
-    /// Returns this request with a wait of at most `patience`, even if the limits allow a longer
+    /// Returns this request with its wait bounded by `patience`, even if the limits allow a longer
     /// wait.
     ///
     /// ```
@@ -254,7 +255,7 @@ impl BucketRequest {
         Self { patience, ..self }
     }
 
-    /// Returns this request as a request that already waits.
+    /// Returns this request, marked as already waiting.
     #[must_use]
     pub(crate) const fn queued(self) -> Self {
         Self {
@@ -263,7 +264,7 @@ impl BucketRequest {
         }
     }
 
-    /// Returns this request, moved to `earliest` on both clocks if it is earlier.
+    /// Returns this request, moved forward on both clocks to `earliest` if it is earlier than that.
     #[must_use]
     pub fn not_before(self, earliest: Nanos) -> Self {
         let behind = earliest.since(self.now);
@@ -274,7 +275,7 @@ impl BucketRequest {
         }
     }
 
-    /// Returns true if this answer contains the time after which more units are available.
+    /// Returns true if the time until more units are available must be computed for this decision.
     #[inline]
     pub(crate) const fn is_more_after_needed(&self, answer: &BucketDecision) -> bool {
         match self.needs_more_after {
@@ -284,7 +285,7 @@ impl BucketRequest {
         }
     }
 
-    /// Returns the maximum wait that the request accepts from a limit whose own maximum is `limit`.
+    /// Returns the maximum wait of this request under a limit whose own maximum wait is `limit`.
     pub(crate) fn longest_wait(&self, limit: Nanos) -> Nanos {
         if self.is_queued {
             return Nanos::MAX;

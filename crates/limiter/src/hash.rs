@@ -1,13 +1,14 @@
-//! Hash functions: seeded `SipHash` for keys that attackers choose, SHA-256 for such values if the
-//! hash must be stable, and short stable tags for names from the configuration.
+//! Hash functions: seeded `SipHash` for keys that attackers can choose, SHA-256 for such keys if
+//! the hash must be the same in every process, and short stable tags for names from the
+//! configuration.
 
 use core::hash::Hasher;
 
 use sha2::{Digest as _, Sha256};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-/// Returns a number that looks unrelated to `number`. Each of its bits depends on each bit of
-/// `number`. This is the finaliser of `SplitMix64`, which has no secret.
+/// Scrambles the bits of `number`. Each bit of the result depends on each bit of `number`. This
+/// function is the finaliser of `SplitMix64`. It uses no secret.
 ///
 /// ```
 /// use loudou_limiter::mix;
@@ -22,7 +23,8 @@ pub const fn mix(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Secret of one Envoy process. It prevents clients from choosing keys that share a page.
+/// Secret hash seed of one Envoy process. The seed prevents clients from choosing keys that hash to
+/// the same page.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct HashSeed([u8; 16]);
 
@@ -39,12 +41,12 @@ impl HashSeed {
         Self(random)
     }
 
-    /// Returns the random bytes.
+    /// Returns the random bytes of the seed.
     pub const fn bytes(&self) -> &[u8; 16] {
         &self.0
     }
 
-    /// Returns a hasher for a sequence of byte strings.
+    /// Returns a hasher with this seed for a sequence of byte strings.
     pub fn hasher(&self) -> SeqHasher {
         SeqHasher(SipHasher13::new_with_key(&self.0))
     }
@@ -76,9 +78,9 @@ impl SeqHasher {
     }
 }
 
-/// Like [`SeqHasher`], but with equal results in every process: the first 128 bits of SHA-256. It
-/// has no secret. To find a second sequence with the hash of a given one takes 2^128 attempts. To
-/// find any two sequences with equal hashes takes 2^64.
+/// Like [`SeqHasher`], but with the same hashes in every process: the first 128 bits of SHA-256.
+/// This hasher has no secret. Finding a second sequence with the hash of a given sequence takes
+/// about 2^128 attempts. Finding any two sequences with the same hash takes about 2^64 attempts.
 #[derive(Clone, Debug, Default)]
 pub struct StableHasher(Sha256);
 
@@ -98,8 +100,9 @@ impl StableHasher {
     }
 }
 
-/// Returns a number that is equal in every process and distinguishes texts in logs. It does not
-/// hide the text, because a known text can be recognised by its number.
+/// Returns a fingerprint that identifies a string in logs and is the same in every process. The
+/// fingerprint does not hide the string, because anyone who guesses the string can compute its
+/// fingerprint.
 ///
 /// ```
 /// use loudou_limiter::fingerprint;
@@ -113,8 +116,8 @@ pub fn fingerprint(text: &str) -> u64 {
     hasher.finish128().h1
 }
 
-/// Returns a 32-bit tag that is equal in every process and distinguishes versions of rules and
-/// limits. Never 0.
+/// Returns a 32-bit tag that distinguishes versions of rules and limits, and is the same in every
+/// process. The tag is never 0.
 pub fn tag(bytes: &[u8]) -> u32 {
     let mut hasher = SipHasher13::new();
     hasher.write(bytes);

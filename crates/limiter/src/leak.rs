@@ -1,17 +1,17 @@
-//! Exact arithmetic of a level that leaks at a rational rate. The funnel and the greedy token
-//! bucket share it, because one counts the used capacity and the other the free capacity of the
-//! same meter.
+//! Exact arithmetic for a level that leaks at a rational rate. The funnel and the greedy token
+//! bucket share this arithmetic, because both describe the same meter: the funnel by its used
+//! capacity, and the token bucket by its available capacity.
 //!
-//! With a rate of `a` per `p` nanoseconds, the used capacity is counted in *drops* of 1/p cost
-//! unit. One nanosecond leaks `a` drops and one cost unit is `p` drops, so both are whole numbers
-//! and nothing is rounded. The state is the theoretical arrival time of GCRA (ITU-T I.371): the
-//! instant at which the level reaches zero, as whole nanoseconds and the remaining drops below one
-//! nanosecond.
+//! For a rate of `a` units per `p` nanoseconds, the used capacity is counted in *drops* of 1/p cost
+//! unit. In one nanosecond, `a` drops leak, and one cost unit is `p` drops. Both numbers of drops
+//! are integers, so nothing is rounded. The state is the theoretical arrival time (TAT) of GCRA
+//! (ITU-T I.371), the instant at which the level reaches zero. The TAT is stored as whole
+//! nanoseconds, plus the drops that leak in the remaining fraction of a nanosecond.
 //!
-//! A request that waits takes its cost when it arrives, so the level rises above the capacity by
-//! the cost of the waiting requests. This part is *debt*. It never exceeds what leaks in the
-//! longest possible wait. If the capacity shrinks below the used amount, the level stays above the
-//! capacity until the difference has leaked, for up to 250 years.
+//! A waiting request takes its cost when it arrives, so the level exceeds the capacity by the cost
+//! of the waiting requests. This excess is *debt*. Debt never exceeds the amount that leaks during
+//! the longest permitted wait. If an edit reduces the capacity below the used amount, the level
+//! stays above the capacity until the difference has leaked, for up to 250 years.
 
 use crate::bounds::{BadNumbers, MAX_AMOUNT, MAX_DRAIN, MAX_PERIOD, MAX_REMEMBERED};
 use crate::convert::Carry;
@@ -22,10 +22,11 @@ use crate::time::Nanos;
 use crate::time::Rate;
 use crate::wide::{clamp, mul_div_ceil, product, times};
 
-/// Number of state words: the nanoseconds and the drops of the arrival time.
+/// Number of state words, which contain the nanoseconds and the drops of the TAT.
 pub(crate) const WORDS: usize = 2;
 
-/// Divides by a positive number. Uses the 64-bit division of the hardware if the dividend fits.
+/// Divides by a positive number and returns quotient and remainder. Uses the hardware's 64-bit
+/// division if the dividend fits.
 pub(crate) fn div_rem(dividend: u128, divisor: u64) -> (u128, u64) {
     if let Ok(small) = u64::try_from(dividend) {
         let quotient = small.checked_div(divisor).unwrap_or(u64::MAX);
@@ -51,7 +52,7 @@ pub(crate) fn drain_time(capacity: u64, rate: Rate) -> Nanos {
     )))
 }
 
-/// Checks the numbers that all algorithms with a capacity and a rate share.
+/// Checks the parameters shared by all algorithms with a capacity and a rate.
 pub(crate) fn check(capacity: u64, rate: Rate) -> Result<(), BadNumbers> {
     if capacity == 0 || capacity > u64::from(MAX_AMOUNT) {
         return Err(BadNumbers::Capacity);
@@ -65,7 +66,7 @@ pub(crate) fn check(capacity: u64, rate: Rate) -> Result<(), BadNumbers> {
     Ok(())
 }
 
-/// Returns the time at which the level of a state reaches zero, rounded up to a nanosecond.
+/// Returns the time at which the level stored in `words` reaches zero, rounded up to a nanosecond.
 pub(crate) fn tail(words: &[u64]) -> Nanos {
     let [tat_ns, drops, ..] = words else {
         return Nanos::new(words.first().copied().unwrap_or(0));
@@ -73,7 +74,7 @@ pub(crate) fn tail(words: &[u64]) -> Nanos {
     Nanos::new(tat_ns.saturating_add(u64::from(*drops > 0)))
 }
 
-/// Lowers a level that would reach zero after `end`.
+/// Lowers the level so that it reaches zero at `end`, unless it does so earlier.
 pub(crate) fn cut(words: &mut [u64], end: Nanos) {
     if tail(words) > end
         && let [tat_ns, drops] = words
@@ -82,7 +83,7 @@ pub(crate) fn cut(words: &mut [u64], end: Nanos) {
     }
 }
 
-/// A level that falls at `rate`, in drops.
+/// Properties of a level that falls at `rate`. Levels are measured in drops.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Level {
     pub(crate) rate: Rate,
@@ -99,12 +100,12 @@ impl Level {
         self.rate.period().get()
     }
 
-    /// Returns `cost` units in drops.
+    /// Converts cost units to drops.
     pub(crate) fn drops(self, cost: u64) -> u128 {
         times(cost, self.period())
     }
 
-    /// Returns drops in cost units, rounded down.
+    /// Converts drops to cost units, rounded down.
     pub(crate) fn units(self, drops: u128) -> u64 {
         clamp(div_rem(drops, self.period()).0)
     }
@@ -119,8 +120,8 @@ impl Level {
         Nanos::new(clamp(div_ceil(drops, self.amount())))
     }
 
-    /// Returns the level at `now`. For damaged words, the level is limited to the maximum that
-    /// requests can cause.
+    /// Returns the level at `now`. The level is capped at [`Level::most`], in case the words are
+    /// corrupt.
     pub(crate) fn read(self, words: &[u64], now: Nanos) -> u128 {
         let [tat_ns, drops] = words else { return 0 };
         if *tat_ns < now.get() {
@@ -140,9 +141,10 @@ impl Level {
         }
     }
 
-    /// Gives back the part of a cost that has not leaked away. The level that the request found
-    /// leaks first. Above `free`, other requests may be waiting for the leak, and the times
-    /// promised to them leave no gap that could be filled. Then nothing is given back.
+    /// Gives back the part of a request's cost that has not leaked yet. The level that the request
+    /// found leaks before its own cost. If the level is above `free`, other requests may be
+    /// waiting. Nothing is given back in this case, because those requests keep their promised
+    /// times, so no other request could use the gap.
     pub(crate) fn give_back(self, words: &mut [u64], refund: &Refund<'_>, free: u128) -> bool {
         let level = self.read(words, refund.last);
         if level > free && !refund.nobody_waits {
@@ -158,7 +160,7 @@ impl Level {
         left.min(level) > 0
     }
 
-    /// Takes units, whether they are available or not.
+    /// Takes units even if they are not available.
     pub(crate) fn overdraw(self, words: &mut [u64], units: u64, now: Nanos) {
         let level = self.read(words, now);
         self.write(words, level.saturating_add(self.drops(units)), now);
@@ -192,8 +194,8 @@ impl Leak {
         times(self.capacity, self.rate.period().get())
     }
 
-    /// Returns the level of this limit. The upper bound is a full bucket plus 250 years of leak, so
-    /// that use beyond a shrunken capacity is kept.
+    /// Returns the level properties of this meter. The upper bound is the full level plus the
+    /// amount that leaks in 250 years, so that usage beyond a reduced capacity is kept.
     pub(crate) fn level(self) -> Level {
         let debt = times(MAX_REMEMBERED.get(), self.rate.amount().into());
         Level {
@@ -202,8 +204,9 @@ impl Leak {
         }
     }
 
-    /// Decides. A request that does not fit yet is held if it will fit within `max_wait`, or within
-    /// its own maximum wait. Its units are reserved.
+    /// Decides on a request. A request that does not fit yet is held if it will fit within
+    /// `max_wait`, or within its own maximum wait if it has one. A held request takes its units at
+    /// once.
     pub(crate) fn decide(
         self,
         words: &mut [u64],
@@ -214,8 +217,8 @@ impl Leak {
         narrow.unwrap_or_else(|| self.decide_wide(words, request, max_wait))
     }
 
-    /// Decides in 128 bits, for numbers that may not fit in 64 bits. It is rarely needed and large,
-    /// so it is not inlined.
+    /// Decides in 128-bit arithmetic, in case an intermediate value does not fit in 64 bits. This
+    /// function is large and rarely needed, so it is not inlined.
     #[inline(never)]
     fn decide_wide(self, words: &mut [u64], request: &BucketRequest, max_wait: Nanos) -> Decision {
         let BucketRequest { cost, now, .. } = *request;
@@ -244,7 +247,8 @@ impl Leak {
         at(new).after(wait)
     }
 
-    /// Continues the level of another leak, exact to the drop. A [`Used`] would be rounded.
+    /// Takes over the level of another leak, exact to the drop. Passing the level as a [`Used`]
+    /// would round it.
     pub(crate) fn adopt(
         self,
         words: &mut [u64],
@@ -268,12 +272,13 @@ impl Leak {
     }
 }
 
-// The decision of a leak in 64 bits, which hold all intermediate numbers for all but extreme rates.
-// It has a fifth of the code of the decision in 128 bits, for which wasm has no instructions.
+// Decisions in 64-bit arithmetic. Except for extreme rates, all intermediate values fit in 64 bits.
+// Because wasm has no instructions for 128-bit arithmetic, the 128-bit decision needs five times as
+// much code.
 
 impl Leak {
-    /// Admits or refuses. Returns `None`, without a change, for a request that may have to wait,
-    /// costs nothing or can never pass, and if a number may need more than 64 bits.
+    /// Admits or refuses a request. Returns `None` and changes nothing if the request may have to
+    /// wait, costs nothing or can never fit, or if a value may need more than 64 bits.
     fn decide_narrow(
         self,
         words: &mut [u64],
@@ -294,9 +299,10 @@ impl Leak {
         let new = old.checked_add(narrow_product(request.cost, period)?)?;
         let is_refused = new > full;
         let level = if is_refused { old } else { new };
-        // A rate is never zero.
+        // The amount of a rate is never zero, so the division cannot fail.
         let (ahead, rest) = (level.checked_div(amount)?, level.checked_rem(amount)?);
-        // If the capacity shrank or requests wait, the level is higher than full.
+        // After the capacity was reduced, or while requests wait, the level is above full, and the
+        // subtraction returns `None`.
         let remaining = full.checked_sub(level)?.checked_div(period)?;
         let reset_after = Nanos::new(ahead.saturating_add(u64::from(rest > 0)));
         let decision = Decision::admit(self.capacity, remaining, reset_after);
@@ -311,7 +317,7 @@ impl Leak {
     }
 }
 
-/// Returns the product, if it certainly fits.
+/// Returns the product if it is certain to fit in 64 bits.
 const fn narrow_product(a: u64, b: u64) -> Option<u64> {
     if a.leading_zeros().saturating_add(b.leading_zeros()) >= u64::BITS {
         Some(a.wrapping_mul(b))
@@ -352,7 +358,7 @@ mod narrow_tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4_096))]
 
-        /// From states that decisions leave, and from arbitrary states.
+        /// Starts from states that decisions produce, and from arbitrary states.
         #[test]
         fn it_decides_as_in_128_bits(
             leak in leak(),

@@ -1,24 +1,25 @@
-//! One limit across many Envoys: the state of a key in one Envoy, and the computation of the engine.
+//! Sharing one limit among many Envoys: the state of a key in one Envoy, and the computation of the
+//! central engine.
 //!
-//! A central engine keeps the limit. Each Envoy takes tokens from it in advance, as a *lease*, and
-//! decides with these tokens without a call. [`Lease`] is the state of one key in one Envoy, shared
-//! by its workers. [`Terms`] are the limits and settings that the fleet shares, [`Central`] is the
-//! engine's state of a key, and [`breaker`] distinguishes a dead engine from a slow one. This
-//! module makes no calls and reads no clock.
+//! A central engine keeps the balance of each limit. Each Envoy takes tokens from the engine in
+//! advance, as a *lease*, and uses these tokens to decide on requests without a call. [`Lease`] is
+//! the state of one key in one Envoy, shared by its workers. [`Terms`] are the limits and settings
+//! that the fleet shares, and [`Central`] is the engine's state of a key. The circuit [`breaker`]
+//! detects that the engine is down. This module does no I/O and reads no clock.
 //!
 //! # The bound
 //!
-//! Let `A` be the units that all `N` Envoys admit in a window of `w` seconds, for a capacity `B`, a rate `r`, a lease
-//! `L` and a credit `c`:
+//! Let `A` be the number of units that `N` Envoys together admit in an interval of `w` seconds, given a capacity `B`, a
+//! rate `r`, a lease `L` and a credit `c`:
 //!
 //! - Without credit, `A ≤ B + r·(w + L)`, because each admitted request uses a token that was granted at most `L`
 //!   earlier. A lease starts when the Envoy *sends* its request, so the clocks need not agree.
 //! - With credit, `A ≤ B + r·(w + L) + 2·N·c`.
 //! - For a fixed window, `A ≤ B + 2·N·c` in each window of the engine's clock, because tokens expire with the window.
 //!
-//! An engine that loses the last `d` seconds of its writes adds `B + N·c + r·d` once. An engine whose clock jumps ahead
-//! by `j` adds `r·j`, and an edit adds `N·c`. Without an engine, each Envoy decides alone with its part of the limits
-//! ([`Limits::divided`]).
+//! Some events raise the bound. If the engine loses the last `d` seconds of its writes, the bound rises by `B + N·c +
+//! r·d` once. If the engine's clock jumps ahead by `j`, the bound rises by `r·j`. Each edit raises the bound by `N·c`.
+//! While the engine is down, each Envoy decides locally with its share of the limits ([`Limits::divided`]).
 //!
 //! # The decisions
 //!
@@ -90,67 +91,69 @@ mod words;
 pub enum Phase {
     /// The request has just arrived.
     First,
-    /// The request was held, and since then the engine has answered or a call was lost.
+    /// The request was held, and since then either the engine has answered or a call has failed.
     Held,
-    /// The request was held for the maximum time.
+    /// The request has been held for the maximum time.
     Expired,
 }
 
-/// Decision of a lease on a request.
+/// Verdict of a lease on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseVerdict {
-    /// The request passes, and its cost was taken.
+    /// The request passes, and its cost has been taken.
     Admit,
     /// The request is refused.
     Refuse {
-        /// Time until the cost may be admitted; `None` if it never is.
+        /// Time until the cost may be admitted; `None` if it will never be admitted.
         retry_after: Option<Nanos>,
     },
-    /// The request is held, and the caller must request a lease for it. Nothing was taken.
+    /// The request is held without taking anything. The caller must request a lease for it.
     Wait {
-        /// End of the hold. A request that was held before keeps its earlier end.
+        /// Time at which the hold ends. A request that is already held keeps its earlier end.
         until: Nanos,
     },
-    /// The engine is not available. `on_outage` decides.
+    /// The engine is not available. The caller falls back to `on_outage`.
     Local,
 }
 
-/// State of the engine in an answer.
+/// Engine state as reported in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// Remaining units in the engine.
     pub left: RemainingUnits,
-    /// Time at which the answered lease request was sent.
+    /// Send time of the lease request that this answer belongs to.
     pub at: Nanos,
 }
 
-/// State of one key in one Envoy. The default is the state of an unknown key.
+/// State of one key in one Envoy. The default is the state of a key that is not known yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lease {
     tokens: Portions,
-    /// Units that this Envoy admitted on credit or without the engine, and that the engine has not
-    /// charged yet.
+    /// Units that this Envoy has admitted on credit or without the engine, and that the engine has
+    /// not charged yet.
     debt: u32,
-    /// Time until which costs of at least `denied_cost` are refused; zero for none. With a
-    /// `denied_cost` of 0, it is the time until which this Envoy decides the key alone. A reader
-    /// that does not know this state refuses until then, which is at most a second.
+    /// Time until which costs of at least `denied_cost` are refused; zero if none are refused. If
+    /// `denied_cost` is 0, this is instead the time until which this Envoy decides locally for the
+    /// key. Code that does not know this meaning refuses requests until then, which is at most a
+    /// second.
     denied_until: Nanos,
     denied_cost: u32,
-    /// Send time of the refill in flight; zero for none.
+    /// Send time of the refill in flight; zero if no refill is in flight.
     refill_sent: Nanos,
     recent: Recent,
-    /// Send time of the lease request with the latest answer; zero for none.
+    /// Send time of the latest lease request that was answered; zero before the first answer.
     answered_at: Nanos,
-    /// Remaining units in the engine at that time.
+    /// Remaining units in the engine, as reported in that answer.
     left: RemainingUnits,
-    /// Number of consecutive answers that granted nothing.
+    /// Number of consecutive answers that granted nothing for this key.
     misses: u8,
-    /// Number of edits, modulo 2^32. Answers to lease requests from before an edit grant no tokens.
+    /// Number of edits, modulo 2^32. If a lease request was sent before an edit, tokens granted in
+    /// its answer are discarded.
     edition: u32,
 }
 
 impl Lease {
-    /// Decides on a request, and takes its cost if it is admitted. `is_down` means that the breaker
+    /// Decides on a request, and takes its cost if it is admitted. `is_down` is true if the breaker
     /// is open.
     pub fn take(
         &mut self,
@@ -170,7 +173,7 @@ impl Lease {
         if cost > 0 && self.tokens.take(cost, now) {
             return LeaseVerdict::Admit;
         }
-        // A cached denial must not outlive the engine that it came from.
+        // A cached denial no longer applies once the engine is down.
         if is_down {
             return LeaseVerdict::Local;
         }
@@ -194,7 +197,7 @@ impl Lease {
         }
     }
 
-    /// Returns the time for which a request of this cost is denied; `None` if it is not.
+    /// Returns how long a request of this cost is denied; `None` if it is not denied.
     fn denied(&self, terms: &Terms, cost: u64, now: Nanos) -> Option<Nanos> {
         let until = self.denied_until(now)?;
         let denied = u64::from(self.denied_cost);
@@ -205,7 +208,7 @@ impl Lease {
         Some(until.since(now).saturating_add(more))
     }
 
-    /// Admits `cost` on credit, if the credit covers it.
+    /// Takes `cost` on credit. Returns false if the credit does not cover it.
     fn lend(&mut self, cost: u64, credit: u64) -> bool {
         let debt = u64::from(self.debt).saturating_add(cost);
         let Some(debt) = u32::try_from(debt).ok().filter(|_| debt <= credit) else {
@@ -215,8 +218,8 @@ impl Lease {
         true
     }
 
-    /// Discards everything that depends on the old limits. The debt remains, because the engine
-    /// must still charge the units that were admitted.
+    /// Discards all state that depends on the old limits. The debt is kept, because the engine must
+    /// still charge the units that were admitted.
     pub fn after_edit(&mut self) {
         *self = Self {
             debt: self.debt,
@@ -226,14 +229,14 @@ impl Lease {
         };
     }
 
-    /// Discards a cached denial, because this request has other limits than the previous request of
-    /// the key. The tokens remain, because the engine has charged them already.
+    /// Discards a cached denial, because a request carried other limits than the previous request
+    /// of the key. The tokens are kept, because the engine has already charged them.
     pub const fn after_numbers(&mut self) {
         self.denied_until = Nanos::ZERO;
         self.denied_cost = 0;
     }
 
-    /// Takes back the cost of an admitted request that did not pass. Expired tokens are not
+    /// Restores the cost of a request that was admitted but did not pass. Expired tokens are not
     /// restored.
     pub fn give_back(&mut self, cost: u64, now: Nanos) {
         let owed = u64::from(self.debt).min(cost);
@@ -242,8 +245,8 @@ impl Lease {
         self.tokens.give_back(cost.saturating_sub(owed), now);
     }
 
-    /// Returns the earliest expiry of the tokens that a request of this cost would take. Zero if
-    /// there are not enough tokens.
+    /// Returns the expiry time of the first tokens that a request of this cost would take, or zero
+    /// if there are not enough tokens.
     pub fn first_end(&self, cost: u64, now: Nanos) -> Nanos {
         if cost == 0 || self.tokens(now) < cost {
             return Nanos::ZERO;
@@ -251,8 +254,8 @@ impl Lease {
         self.tokens.first_end(now)
     }
 
-    /// Takes back the unused units of a request. They first reduce the debt. The rest become tokens
-    /// that expire at `end`, the expiry of the first tokens that the request took.
+    /// Restores the unused units of a request. The units reduce the debt first. The rest become
+    /// tokens that expire at `end`, the expiry time of the first tokens that the request took.
     pub fn return_unspent(&mut self, units: u64, end: Nanos, now: Nanos) {
         if now >= end {
             return;
@@ -263,8 +266,8 @@ impl Lease {
         self.tokens.add(Portion { tokens, end }, now);
     }
 
-    /// Takes the units by which a request's final cost exceeds its reservation: first the available
-    /// tokens, and then a debt for the rest, which the next call charges.
+    /// Takes the units by which a request's final cost exceeds its reservation. Available tokens
+    /// are used first. The remaining units become debt, which the next call charges.
     pub fn overdraw(&mut self, units: u64, now: Nanos) {
         let tokens = self.tokens(now).min(units);
         self.tokens.take(tokens, now);
@@ -272,23 +275,23 @@ impl Lease {
         self.debt = u32::try_from(debt).unwrap_or(u32::MAX);
     }
 
-    /// Returns true if the key is unknown.
+    /// Returns true if nothing is known about the key yet.
     pub fn is_fresh(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Returns the tokens that are available at `now`.
+    /// Returns the number of tokens that are available at `now`.
     pub fn tokens(&self, now: Nanos) -> u64 {
         self.tokens.tokens(now)
     }
 
-    /// Returns the units that this Envoy admitted on credit or without the engine, and that the
+    /// Returns the units that this Envoy has admitted on credit or without the engine, and that the
     /// engine has not charged yet.
     pub fn debt(&self) -> u64 {
         self.debt.into()
     }
 
-    /// Returns the state of the engine in the latest answer; `None` before the first answer.
+    /// Returns the engine state as reported in the latest answer; `None` before the first answer.
     pub fn seen(&self) -> Option<Seen> {
         let answered_at = Seen {
             left: self.left,
@@ -297,44 +300,45 @@ impl Lease {
         (!self.answered_at.is_zero()).then_some(answered_at)
     }
 
-    /// Returns the time until which requests are refused without a call, if they are refused at
-    /// `now`.
+    /// Returns the time until which requests are refused without a call, or `None` if no denial is
+    /// in effect at `now`.
     pub fn denied_until(&self, now: Nanos) -> Option<Nanos> {
         let is_denied = now < self.denied_until && self.denied_cost > 0;
         is_denied.then_some(self.denied_until)
     }
 
-    /// Returns true while this Envoy decides the key alone, because the engine did not answer for
-    /// the key.
+    /// Returns true while this Envoy decides locally for the key, because the engine did not answer
+    /// for it.
     pub fn is_alone(&self, now: Nanos) -> bool {
         now < self.denied_until && self.denied_cost == 0
     }
 
-    /// Returns the time from which only the debt of this state matters.
+    /// Returns the time when all tokens and denials have expired. From then on, only the debt
+    /// matters.
     pub fn idle_at(&self) -> Nanos {
         self.tokens.end().max(self.denied_until)
     }
 }
 
-// Decisions that an Envoy makes without the engine, with its part of the fleet's limits, and how
-// the engine charges them later.
+// Decisions that an Envoy makes locally while the engine is not available, with its share of the
+// fleet's limits. The engine charges the admitted units later.
 //
-// An Envoy that decides alone must not have two sources of units, its part and its leases. It
-// therefore starts with its part of the units that the engine last reported as remaining, and its
-// debt grows by the cost of each request that it admits alone. The next answered lease request
-// charges the debt.
+// An Envoy that decides locally must not get units from two sources, its share and its leases. The
+// Envoy therefore starts with its share of the units that the engine last reported as remaining,
+// and adds the cost of each locally admitted request to its debt. The next lease request that the
+// engine answers charges the debt.
 
-/// An Envoy that decides alone owes at most a full bucket of its part, and the units that refill
-/// that part within this time. A breaker probes at least this often, so only an Envoy that is cut
-/// off for longer admits units that are never charged. Without this bound, the debt after an outage
-/// would include units that refilled during the outage, and the fleet would refuse all requests for
-/// as long as the outage lasted.
+/// Bounds the debt of an Envoy that decides locally: a full bucket of its share, plus the units
+/// that refill the share within this time. Breakers probe the engine at least this often, so only
+/// an Envoy that is cut off for longer admits units that are never charged. Without this bound, the
+/// debt after an outage would include units that were refilled during the outage, and the fleet
+/// would then refuse all requests for as long as the outage lasted.
 pub const OWED_FOR: Nanos = Nanos::from_secs(1);
 
 impl Lease {
-    /// Decides on a request without the engine. `limits` are the limits of the whole fleet, and
-    /// this Envoy may use one of `envoys` equal parts of them. `bucket` is the state of this part.
-    /// The cost of an admitted request is added to the debt.
+    /// Decides on a request locally, without the engine. `limits` are the limits of the whole
+    /// fleet. This Envoy may use one of `envoys` equal shares of the limits, and `bucket` is the
+    /// state of its share. The cost of an admitted request is added to the debt.
     ///
     /// ```
     /// use loudou_limiter::lease::{Held, Lease, LeaseSettings, Terms};
@@ -372,9 +376,9 @@ impl Lease {
         answer
     }
 
-    /// Lowers the balance in `bucket`, the state of `part`, to this Envoy's part of the units that
-    /// the engine last reported as remaining. Otherwise, a key that this Envoy or others have used
-    /// up would have a full bucket here.
+    /// Lowers the balance in `bucket` to this Envoy's share of the units that the engine last
+    /// reported as remaining. `part` are the limits of this share. Otherwise, a key whose units
+    /// were already used up would start with a full bucket here.
     pub fn drain_part(&self, limits: &Limits, part: &Limits, bucket: &mut Bucket, clock: Clock) {
         let Some(seen) = self.seen() else { return };
         let then = clock.moved_to(seen.at);
@@ -392,7 +396,7 @@ impl Lease {
         });
     }
 
-    /// Adds the cost of a request that this Envoy admitted alone to the debt.
+    /// Adds the cost of a locally admitted request to the debt.
     fn owe(&mut self, cost: u64, part: &Limits) {
         let parts = part
             .iter()
@@ -403,8 +407,8 @@ impl Lease {
         self.debt = self.debt.max(u32::try_from(debt).unwrap_or(u32::MAX));
     }
 
-    /// Reduces the debt to the credit if a window of the limits has ended since `last`, the time of
-    /// the previous touch of the bucket. Units of a past window must not be charged to the current
+    /// Reduces the debt to the credit if a fixed window has ended since `last`, the time when the
+    /// bucket was last touched. Units admitted in a past window must not be charged to the current
     /// window.
     pub fn turn(&mut self, terms: &Terms, last: Nanos, clock: Clock) {
         let Some(owed) = u64::from(self.debt).checked_sub(terms.settings().credit) else {
@@ -423,24 +427,24 @@ impl Lease {
         }
     }
 
-    /// Takes back the cost of a request that this Envoy admitted alone but that did not pass.
+    /// Subtracts the cost of a locally admitted request that did not pass from the debt.
     pub fn forgive(&mut self, cost: u64) {
         let debt = u64::from(self.debt).saturating_sub(cost);
         self.debt = u32::try_from(debt).unwrap_or(self.debt);
     }
 }
 
-// The bound: the maximum that all Envoys of a fleet admit together, for any number of Envoys.
+// The upper bound of the units that all Envoys of a fleet admit together, for any number of Envoys.
 
-/// Maximum number of units that one Envoy admits in a window in addition to its tokens, as a
-/// multiple of the credit. One credit covers units that were admitted before the window but not
-/// charged yet, and another one covers units that are admitted at its end.
+/// Maximum number of units that one Envoy admits in an interval in addition to its tokens, as a
+/// multiple of the credit. One credit is for units that were admitted before the interval and are
+/// charged during it. The other is for units that are admitted at its end.
 const CREDITS: u64 = 2;
 
 impl Shared {
     /// Returns the maximum number of cost units that a fleet without credit admits under this limit
-    /// in any time of length `span`. Each unit uses a token that the engine granted at most `lease`
-    /// earlier.
+    /// in any interval of length `span`. Each unit uses a token that the engine granted at most
+    /// `lease` earlier.
     ///
     /// ```
     /// use loudou_limiter::lease::Shared;
@@ -470,30 +474,30 @@ impl Shared {
     }
 }
 
-/// Returns the maximum number of multiples of `period` in a time of length `span`, including both
-/// ends.
+/// Returns the maximum number of multiples of `period` in an interval of length `span`, including
+/// both ends.
 fn lumps(span: Nanos, period: Nanos) -> u64 {
     let whole = span.get().checked_div(period.get()).unwrap_or(0);
     whole.saturating_add(1)
 }
 
 impl LeaseSettings {
-    /// Returns the number of units that each Envoy may add to the bound of every limit, because
-    /// requests are admitted on credit.
+    /// Returns the number of units by which each Envoy raises the bound of every limit, because it
+    /// admits requests on credit.
     pub const fn most_on_credit(&self) -> u64 {
         CREDITS.saturating_mul(self.credit)
     }
 }
 
 impl Terms {
-    /// Returns true if a busy key whose requests have this cost leases tokens in advance. If too
-    /// little refills during a lease, each request of the key needs a call.
+    /// Returns true if tokens are leased in advance for a busy key whose requests have this cost.
+    /// If too few units refill during a lease, each request of the key needs a call.
     pub fn prefetches(&self, cost: u64) -> bool {
         (1..=self.max_prefetch()).contains(&cost)
     }
 
-    /// Returns the maximum number of tokens that are leased in advance: half of the refill during a
-    /// lease, and at most a quarter of the capacity.
+    /// Returns the maximum number of tokens to lease in advance: half of the units that refill
+    /// during a lease, and at most a quarter of the capacity.
     fn max_prefetch(&self) -> u64 {
         let most = self.units_in_lease().min(self.capacity().div_euclid(2));
         most.div_euclid(2)
@@ -520,7 +524,8 @@ mod bound_tests {
         Shared::Leak { capacity, rate }
     }
 
-    /// Returns the tokens that a key leases in advance after 100 requests in each of many leases.
+    /// Returns the number of tokens requested in advance after 100 requests in each of several
+    /// leases.
     fn prefetched(terms: &Terms) -> u64 {
         let mut lease = Lease::default();
         let mut now = Nanos::ZERO;
@@ -532,7 +537,8 @@ mod bound_tests {
         request.map_or(0, |request| request.demand.want)
     }
 
-    /// Unused units expire with the tokens that the request took, and reduce a debt first.
+    /// Unused units reduce a debt first. The remaining units expire with the tokens that the
+    /// request took.
     #[test]
     fn unspent_units_expire_with_their_tokens() {
         let terms = terms(leak(100, "100/s"));
@@ -566,11 +572,11 @@ mod bound_tests {
         lease.return_unspent(3, end, at(100));
         assert_eq!(lease.tokens(at(100)), 9);
         assert_eq!(lease.tokens(at(200)), 0);
-        // Units of the earlier lease expire with it, even if a later lease has begun.
+        // Units of an earlier lease expire with that lease, even if a later lease has begun.
         lend(&mut lease, 5, at(300));
         lease.return_unspent(3, end, at(300));
         assert_eq!(lease.tokens(at(300)), 5);
-        // Units that have expired do not reduce the debt.
+        // Expired units do not reduce the debt.
         lease.overdraw(12, at(300));
         assert_eq!((lease.tokens(at(300)), lease.debt()), (0, 7));
         lease.return_unspent(9, end, at(300));

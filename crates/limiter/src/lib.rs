@@ -1,14 +1,15 @@
-//! The numbers of Loudou: algorithms, limits, buckets and decisions, as pure functions.
+//! The rate limiting core of Loudou: algorithms, limits, buckets and decisions, as pure functions.
 //!
-//! Time is an argument ([`Nanos`]), and state is a few words that the caller stores. The same code
-//! therefore decides in Envoy, in a replay and in the preview of an edit. Nothing panics, because
-//! lints deny it and arithmetic is checked or saturating. No decision uses a float. Rates are ratios,
-//! and everything that is rounded is rounded in favour of the limit.
+//! Time is passed as an argument ([`Nanos`]), and state is a few words that the caller stores.
+//! Envoy, replays and previews of edits can therefore all use the same code. The crate does not
+//! panic: lints deny panics, and arithmetic is checked or saturating. Decisions do not use
+//! floating-point numbers. Rates are exact ratios, and values that must be rounded are rounded in
+//! favour of the limit.
 //!
 //! # One decision
 //!
-//! An algorithm with its numbers is a [`Limit`]. It decides on a cost at a time, and the [`Decision`]
-//! contains the verdict and the numbers that clients need.
+//! A [`Limit`] is an algorithm with its parameters and a name. Given a cost and a time, it returns
+//! a [`Decision`], which contains the verdict and the values that are reported to clients.
 //!
 //! ```
 //! use loudou_limiter::{Limit, Limits, Nanos, Rate, Verdict, algorithm::Funnel};
@@ -28,14 +29,14 @@
 //! assert_eq!(decision.retry_after, Some(Nanos::from_secs(1)));
 //! ```
 //!
-//! [`algorithm`] contains all algorithms. [`BucketRequest`] is a request that can also have a wall clock time,
-//! for limits with `align: clock`, and a maximum wait.
+//! [`algorithm`] contains all algorithms. A [`BucketRequest`] can also contain a wall clock time, for limits with
+//! `align: clock`, and a maximum wait.
 //!
 //! # One bucket
 //!
-//! A [`Bucket`] is the state of all limits of one key. Each request takes its cost from all of them or
-//! from none, and the answer reports the most relevant limit. If the numbers change under a live
-//! bucket, [`convert`](fn@convert) converts the bucket, so that no edit gives anything away.
+//! A [`Bucket`] is the state of all limits of one key. Each request takes its cost from all limits or from none, and
+//! the decision reports the most relevant limit. If an edit changes the limits of a live bucket,
+//! [`convert`](fn@convert) converts its state, so that no edit grants units twice.
 //!
 //! ```
 //! use loudou_limiter::algorithm::{Align, FixedWindow, Funnel};
@@ -61,13 +62,13 @@
 //! assert_eq!(new.used(&bucket, Nanos::ZERO), [5, 5]);
 //! ```
 //!
-//! An abandoned request gives back its cost ([`Taken`]), and a key that is refused too often can be
-//! banned ([`ban`]).
+//! The cost of an abandoned request can be given back ([`Taken`]), and a key that is refused too
+//! often can be banned ([`ban`]).
 //!
 //! # One limit across many processes
 //!
-//! The processes of a fleet share one limit through a central engine. [`lease`] contains the state of a
-//! key in each process, its decisions, and the computation of the engine.
+//! The processes of a fleet share one limit through a central engine. [`lease`] contains the state that each process
+//! keeps for a key, the decisions based on that state, and the computation of the engine.
 //!
 //! ```
 //! use loudou_limiter::lease::{Central, Held, Lease, LeaseSettings, LeaseVerdict, Phase, Terms};
@@ -94,9 +95,9 @@
 //!
 //! # One rule
 //!
-//! A rule selects the requests that it limits, computes a key for each, and contains the limits,
-//! overrides and penalty of these keys. The crate `loudou-rules` reads and evaluates rules, and
-//! `loudou-store` keeps buckets in bounded memory that all workers share.
+//! A rule selects the requests that it limits, computes a key for each request, and contains the
+//! limits, overrides and penalty for these keys. The crate `loudou-rules` reads and evaluates
+//! rules. The crate `loudou-store` keeps buckets in bounded memory that all workers share.
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(

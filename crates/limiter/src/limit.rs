@@ -1,5 +1,5 @@
-//! Limits: named algorithms, and the set of limits in one bucket, which takes a cost from all
-//! limits or from none.
+//! Limits, which are named algorithms, and sets of limits that share a bucket. A request takes its
+//! cost from all limits of a set or from none.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -30,15 +30,15 @@ pub const MAX_LIMITS: usize = 8;
 /// must stay small.
 pub const MAX_BUCKET_WORDS: usize = 1024;
 
-/// State words. The words of most buckets fit without an allocation.
+/// State words of a bucket. The words of most buckets fit inline, without an allocation.
 pub type Words = SmallVec<[u64; 8]>;
 
-/// An algorithm with its numbers and a name.
+/// An algorithm with its parameters and a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
     name: String,
     algorithm: Algorithm,
-    /// Sources of numbers that come with each request; see [`numbers`].
+    /// Sources of the parameters that each request carries. See [`numbers`].
     sources: Option<Box<Sources>>,
 }
 
@@ -66,7 +66,7 @@ impl Limit {
         &self.name
     }
 
-    /// Returns the limit's algorithm, which contains its numbers.
+    /// Returns the limit's algorithm, which contains its parameters.
     pub const fn algorithm(&self) -> &Algorithm {
         &self.algorithm
     }
@@ -75,25 +75,26 @@ impl Limit {
 /// State of a bucket.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Bucket {
-    /// Time of the last touch. A decision with an earlier time is made as of this time.
+    /// Time when the bucket was last touched. A decision with an earlier time is made as of this
+    /// time.
     pub last: Nanos,
-    /// Counts units that were given back after other requests had taken units. Wraps around at
-    /// [`GIVEN`].
+    /// Total of the units that were given back after other requests had taken units. The total
+    /// wraps around after [`GIVEN`].
     pub given: u64,
-    /// Time at which the last waiting request passes. After an edit, that request may pass earlier.
+    /// Time at which the last waiting request passes. After an edit, this time is an upper bound.
     pub queue_end: Nanos,
-    /// Words of all limits, in the order of the limits. Zeros at the end may be omitted. After an
-    /// edit has reduced a capacity, the state of the limit may need more words than the limit
-    /// normally has. These surplus words follow the words of all limits: for each limit that can
-    /// have a surplus, the number of surplus words and the words.
+    /// State words of all limits, in order. Trailing zeros may be omitted. After an edit has
+    /// reduced a capacity, the state of the limit may need more words than normal. These surplus
+    /// words come after the regular words of all limits. For each limit that can have surplus
+    /// words, their number is stored first, and then the words themselves.
     pub words: Words,
 }
 
-/// Maximum of [`Bucket::given`], which has five bytes.
+/// Maximum of [`Bucket::given`], which is stored in five bytes.
 pub const GIVEN: u64 = (1 << 40) - 1;
 
 impl Clone for Bucket {
-    /// Copies the words as one block, because `SmallVec::clone` copies them one by one.
+    /// Copies all words at once, because `SmallVec::clone` copies them one by one.
     fn clone(&self) -> Self {
         Self {
             words: Words::from_slice(&self.words),
@@ -103,7 +104,7 @@ impl Clone for Bucket {
 }
 
 impl Bucket {
-    /// Returns the words of the limits in order, without zeros at the end.
+    /// Returns the words of the bucket, without trailing zeros.
     pub fn words(&self) -> &[u64] {
         let zeros = self.words.iter().rev().take_while(|word| **word == 0);
         let used = self.words.len().saturating_sub(zeros.count());
@@ -111,7 +112,7 @@ impl Bucket {
     }
 }
 
-/// An operation on the index, the meter and the words of a limit.
+/// A function that receives the index, the meter and the words of a limit.
 type Each<'f> = dyn FnMut(usize, &dyn Meter, &mut [u64]) + 'f;
 
 /// One to [`MAX_LIMITS`] limits that share a bucket. Each request takes its cost from all of them
@@ -120,7 +121,7 @@ type Each<'f> = dyn FnMut(usize, &dyn Meter, &mut [u64]) + 'f;
 #[serde(transparent)]
 pub struct Limits {
     list: Vec<Limit>,
-    /// Numbers that came with the request; see [`numbers`].
+    /// Parameters that the request carried. See [`numbers`].
     #[serde(skip)]
     numbers: Numbers,
     #[serde(skip)]
@@ -128,8 +129,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Creates a set of limits. Returns `None` if it is empty or too large, contains a name twice,
-    /// or needs more than [`MAX_BUCKET_WORDS`] of state.
+    /// Creates a set of limits. Returns `None` if the set is empty, has more than [`MAX_LIMITS`]
+    /// limits, contains a duplicate name, or needs more than [`MAX_BUCKET_WORDS`] of state.
     ///
     /// ```
     /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::{Align, FixedWindow, Funnel}};
@@ -164,14 +165,15 @@ impl Limits {
         self.list.iter()
     }
 
-    /// Returns how many words the limits take, including the numbers before them. Surplus, notes
-    /// and promises need further words, up to [`MAX_BUCKET_WORDS`] in total.
+    /// Returns the number of state words of the limits, including the request parameters stored
+    /// before them. Surplus words, notes and promises are not included. A bucket has at most
+    /// [`MAX_BUCKET_WORDS`] in total.
     pub const fn words(&self) -> usize {
         self.facts.words
     }
 
-    /// Returns the size of the limits' words, in bytes. Surplus, notes and promises need further
-    /// bytes.
+    /// Returns the size of the limits' state words, in bytes. Surplus words, notes and promises are
+    /// not included.
     pub const fn state_bytes(&self) -> usize {
         self.words().saturating_mul(size_of::<u64>())
     }
@@ -186,8 +188,9 @@ impl Limits {
         self.facts.holds_until_end
     }
 
-    /// Returns the time for which requests in flight hold their units if no request ends, according
-    /// to an answer of these limits. `None` if no limit counts requests in flight.
+    /// Returns how long the requests in flight keep their units if none of them ends, according to
+    /// a decision of these limits. Returns `None` if no limit counts requests in flight, or if no
+    /// request is in flight.
     pub fn held_for(&self, answer: &BucketDecision) -> Option<Nanos> {
         if !self.holds_until_end() {
             return None;
@@ -203,13 +206,13 @@ impl Limits {
         self.list.iter().any(|limit| limit.algorithm.reads_wall())
     }
 
-    /// Returns true if evicting a full bucket loses nothing.
+    /// Returns true if evicting a full bucket loses no state.
     pub const fn forgets_losslessly(&self) -> bool {
         self.facts.forgets_losslessly
     }
 
-    /// Returns a bucket that is first touched at `now`, for a wall clock that started together with
-    /// the monotonic clock.
+    /// Returns a bucket that is first touched at `now`. The wall clock time is also `now`, as if
+    /// the wall clock had started together with the monotonic clock.
     ///
     /// ```
     /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::Funnel};
@@ -243,9 +246,9 @@ impl Limits {
         self.answer(bucket, &BucketRequest::new(cost, now))
     }
 
-    /// Lets all limits decide on the same state, and takes the cost from all of them or from none.
-    /// A refusal changes only [`Bucket::last`] and the state of algorithms that count refusals. A
-    /// cost of 0 changes nothing.
+    /// Asks all limits for a decision on the same state, and takes the cost from all of them or
+    /// from none. A refusal changes only [`Bucket::last`] and the state of algorithms that count
+    /// refusals. A request with a cost of 0 takes nothing.
     pub fn answer(&self, bucket: &mut Bucket, request: &BucketRequest) -> BucketDecision {
         let request = request.not_before(bucket.last);
         let mut answer = self.take(bucket, &request);
@@ -281,8 +284,8 @@ impl Limits {
         answer
     }
 
-    /// Gives back `cost` when its request has ended, to limits such as `concurrency` that take a
-    /// cost only for the duration of the request. `taken_at` is the [`BucketDecision::at`] of the
+    /// Gives back the `cost` of a request that has ended, to limits such as `concurrency` that take
+    /// a cost only for the duration of a request. `taken_at` is the [`BucketDecision::at`] of the
     /// decision that took the cost.
     pub fn release(&self, bucket: &mut Bucket, cost: u64, taken_at: Nanos, now: Nanos) {
         let now = now.max(bucket.last);
@@ -298,8 +301,8 @@ impl Limits {
         self.decide(&mut bucket.clone(), cost, now)
     }
 
-    /// Returns the units taken from each limit at `now`, rounded up. They exceed the capacity while
-    /// requests wait.
+    /// Returns the number of used units of each limit at `now`, rounded up. While requests wait,
+    /// this number exceeds the capacity.
     pub fn used(&self, bucket: &Bucket, now: Nanos) -> Vec<u64> {
         let now = now.max(bucket.last);
         let mut used = Vec::with_capacity(self.list.len());
@@ -318,16 +321,16 @@ impl Limits {
         BucketDecision::new(request.now, decisions)
     }
 
-    /// Returns the answer to a refused request: the decisions of the limits after they have counted
-    /// the refusal. Limits that would have admitted the request have taken nothing.
+    /// Returns the decision for a refused request, after the limits have counted the refusal. For
+    /// limits that would have admitted the request, the decision reports that nothing was taken.
     fn count_refusal(
         &self,
         bucket: &mut Bucket,
         refused: BucketDecision,
         request: &BucketRequest,
     ) -> BucketDecision {
-        // A request that was refused only because it could not be held does not count as an attempt
-        // above the limit.
+        // If the wait of a request is bounded, the request may have been refused only because it
+        // could not be held, so the refusal is not counted.
         let is_noted = !request.is_wait_bounded() && self.note_refusal(bucket, request);
         let by_all = |refused: &BucketDecision| refused.decisions().all(Decision::is_refused);
         if !is_noted && by_all(&refused) {
@@ -370,7 +373,7 @@ impl Limits {
     }
 
     /// Calls `f` with the index, the meter and the words of each limit. All operations on limits
-    /// share this loop, which keeps the module small.
+    /// share this loop, which keeps the compiled module small.
     pub(crate) fn each(&self, bucket: &mut Bucket, f: &mut Each<'_>) {
         let own = self.words();
         if bucket.words.len() > own {
@@ -399,12 +402,13 @@ impl<'a> IntoIterator for &'a Limits {
 }
 
 impl Limits {
-    /// Like [`Limits::answer`], but faster, and only for some buckets and requests. No request may
-    /// wait in the bucket, and `words` must have room for the words of all limits. The request must
-    /// have a cost above 0 and must not be earlier than the last touch of the bucket.
+    /// Fast path of [`Limits::answer`] for common buckets and requests. No request may be waiting
+    /// in the bucket, and `words` must be long enough for the words of all limits. The request must
+    /// have a cost above 0 and must not be earlier than [`Bucket::last`].
     ///
-    /// Returns `None` if a limit would hold the request or note its refusal, or if some limits
-    /// would admit and others refuse it. The content of `words` is then meaningless.
+    /// Returns `None` if a limit would hold the request or count its refusal, or if some limits
+    /// would admit the request and others would refuse it. If it returns `None`, the contents of
+    /// `words` are unspecified.
     ///
     /// ```
     /// use loudou_limiter::{BucketRequest, Limit, Limits, Nanos, Rate, algorithm::Funnel};
@@ -450,13 +454,14 @@ impl Limits {
         Some(answer)
     }
 
-    /// Sets the time after which the reported limit admits one unit more than now.
+    /// Sets the time until the reported limit can admit one unit more than now.
     #[inline(never)]
     fn set_more_after(&self, answer: &mut BucketDecision, words: &[u64], request: &BucketRequest) {
         let Some(decision) = answer.reported() else {
             return;
         };
-        // If requests may wait, `retry_after` is the time until this request might wait.
+        // If the limits hold requests, `retry_after` cannot be used, because it is only the time
+        // until the request would be held.
         if let Some(after) = decision.retry_after
             && decision.remaining.saturating_add(1) == request.cost
             && !self.may_hold()
@@ -485,16 +490,16 @@ impl Limits {
     }
 }
 
-/// Properties that follow from a set of limits.
+/// Properties of a set of limits, computed once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Facts {
-    /// [`Limits::words`](Limits::words).
+    /// Result of [`Limits::words`](Limits::words).
     words: usize,
-    /// Number of queues, see [`is_queue`].
+    /// Number of limits that are queues. See [`is_queue`].
     queues: usize,
-    /// [`Limits::holds_until_end`](Limits::holds_until_end).
+    /// Result of [`Limits::holds_until_end`](Limits::holds_until_end).
     holds_until_end: bool,
-    /// [`Limits::forgets_losslessly`](Limits::forgets_losslessly).
+    /// Result of [`Limits::forgets_losslessly`](Limits::forgets_losslessly).
     forgets_losslessly: bool,
 }
 
@@ -513,12 +518,12 @@ impl Facts {
 }
 
 impl Limits {
-    /// Returns limits for one of `envoys` Envoys that decide independently. Capacities and rates
-    /// are divided by that number, and capacities are rounded down, to at least 1. Returns `None`
-    /// if a fleet cannot share some limit.
+    /// Returns the limits for one of `envoys` Envoys that decide independently. Capacities and
+    /// rates are divided by `envoys`. Capacities are rounded down, but are at least 1. Returns
+    /// `None` if there is a limit that a fleet cannot share.
     ///
-    /// A bucket of these limits may have been written for another number of Envoys. The state of a
-    /// level is the time until it is empty, which the division does not change.
+    /// Buckets remain valid if the number of Envoys changes. The state of a level is the time at
+    /// which it reaches zero, and dividing a limit does not change that time.
     ///
     /// ```
     /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::Funnel};
@@ -542,25 +547,26 @@ impl Limits {
     }
 }
 
-/// Decisions of limits, in their order. Most rules have one limit, and answers are copied often, so
-/// the list is small.
+/// Decisions of the limits, in order. Most rules have one limit and decisions are copied often, so
+/// only one decision is stored inline.
 pub(crate) type Decisions = SmallVec<[Decision; 1]>;
 
-/// Answer of a bucket: the verdict, and the decision of every limit.
+/// Decision of a bucket: the verdict, and the decision of each limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BucketDecision {
     at: Nanos,
     decisions: Decisions,
     reported: usize,
-    /// Verdict of the decisions. It is stored because each request reads it about ten times.
+    /// True if any limit refused. The flag is stored because each request reads it about ten times.
     is_refused: bool,
     wait: Nanos,
-    /// [`Nanos::MAX`] for unknown. An `Option` would make the answer larger, which is copied often.
+    /// [`Nanos::MAX`] if unknown. An `Option` would make this struct larger, and it is copied
+    /// often.
     more_after: Nanos,
 }
 
 impl BucketDecision {
-    /// Creates the answer with these decisions.
+    /// Creates the decision of a bucket from the decisions of its limits.
     pub(crate) fn new(at: Nanos, decisions: Decisions) -> Self {
         let mut answer = Self {
             at,
@@ -589,7 +595,7 @@ impl BucketDecision {
         };
     }
 
-    /// Returns this decision as a refusal by every limit, for an unknown time.
+    /// Returns this decision, but refused by every limit and without a retry time.
     #[must_use]
     pub fn refused(mut self) -> Self {
         for decision in &mut self.decisions {
@@ -599,8 +605,8 @@ impl BucketDecision {
         self
     }
 
-    /// Returns the decisions, in the order of the limits. If the verdict is a refusal, limits that
-    /// would have admitted the request show unchanged numbers, because nothing was taken.
+    /// Returns the decisions of the limits, in order. If the request is refused, limits that would
+    /// have admitted it report their state before the request, because nothing was taken.
     pub fn decisions(&self) -> impl Iterator<Item = &Decision> {
         self.decisions.iter()
     }
@@ -610,24 +616,25 @@ impl BucketDecision {
         self.at
     }
 
-    /// Returns the index of the limit to report: the refusing limit with the longest wait, or else
-    /// the limit with the smallest remaining share.
+    /// Returns the index of the limit to report. If any limits refused, returns the refusing limit
+    /// with the longest retry time. Otherwise, returns the limit with the smallest remaining share
+    /// of its capacity.
     pub const fn reported_index(&self) -> usize {
         self.reported
     }
 
-    /// Returns the decision of the reported limit; `None` only for an empty set.
+    /// Returns the decision of the reported limit; `None` only for an empty set of limits.
     pub fn reported(&self) -> Option<&Decision> {
         self.decisions.get(self.reported)
     }
 
-    /// Returns true if any limit refused.
+    /// Returns true if any limit refused the request.
     pub const fn is_refused(&self) -> bool {
         self.is_refused
     }
 
-    /// Returns the outcome of the request: refused if any limit refuses, else held if any limit
-    /// holds.
+    /// Returns the outcome of the request. The request is refused if any limit refuses it, and
+    /// otherwise held if any limit holds it.
     pub const fn verdict(&self) -> Verdict {
         if self.is_refused {
             Verdict::Refuse
@@ -638,15 +645,15 @@ impl BucketDecision {
         }
     }
 
-    /// Returns how long the request is held, which is the longest wait of the limits. Zero if it is
-    /// refused.
+    /// Returns how long the request is held, which is the longest wait of any limit. Zero if the
+    /// request is refused.
     pub const fn wait(&self) -> Nanos {
         self.wait
     }
 
-    /// Returns the time after which the reported limit has more units than now, if no request takes
-    /// any. `None` if the limit is full, if the time depends on the end of other requests
-    /// (`concurrency`), and if the request did not require it.
+    /// Returns the time until the reported limit has more units available than now, provided that
+    /// no request takes any. Returns `None` if the limit is full, if the time depends on when other
+    /// requests end (`concurrency`), or if the request did not ask for it.
     pub fn more_after(&self) -> Option<Nanos> {
         Some(self.more_after).filter(|after| *after < Nanos::MAX)
     }
@@ -673,7 +680,7 @@ fn reported(decisions: &[Decision]) -> usize {
 
 fn is_reported_before(a: &Decision, b: &Decision) -> bool {
     match (a.is_refused(), b.is_refused()) {
-        // "Never" (no `retry_after`) is the longest wait.
+        // A limit without `retry_after` never admits the request, so it counts as the longest wait.
         (true, true) => {
             let wait = |d: &Decision| d.retry_after.unwrap_or(Nanos::MAX);
             wait(a) > wait(b)

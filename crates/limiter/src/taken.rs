@@ -1,13 +1,13 @@
-//! The cost that a request took, and its return when the request is abandoned because a later rule
-//! refused it or because the client left while the request waited.
+//! The cost that a request took, and how it is given back if the request is abandoned. A request is
+//! abandoned if a later rule refuses it, or if the client disconnects while the request waits.
 //!
-//! No other request may gain more than if the abandoned request had never been made. If no request
-//! took units after it, the bucket is restored to the state that the request found. Otherwise, each
-//! limit gives back the units that certainly have not drained yet. Units drain in the order in
-//! which they were taken. A queue in which requests may be waiting gives nothing back, because
-//! these requests were promised their times, and later requests cannot fill a gap before them. But
-//! the queue counts the waiting requests, and drops the empty places when the last of these
-//! requests has passed or left (`limit::promises`).
+//! Other requests must not gain more than if the abandoned request had never been made. If no
+//! request has taken units since then, the bucket is restored to the state that the abandoned
+//! request found. Otherwise, each limit gets back the units that certainly have not drained yet.
+//! Units drain in the order in which they were taken. A queue in which requests may be waiting gets
+//! nothing back, because these requests keep their promised times, and later requests cannot use a
+//! gap in front of them. Instead, the bucket counts the waiting requests, and the queue drops its
+//! empty places when the last of these requests has passed or left (`limit::promises`).
 
 use alloc::boxed::Box;
 
@@ -18,17 +18,18 @@ use crate::limit::{Bucket, BucketDecision, GIVEN, Limits, is_queue};
 use crate::meter::Refund;
 use crate::time::{Clock, Nanos};
 
-/// Cost that a request took from a bucket, with everything needed to give it back.
+/// Record of the cost that a request took from a bucket, with all state needed to give the cost
+/// back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
     before: Bucket,
     request: BucketRequest,
-    /// After an edit, the converted bucket as the request left it.
+    /// After an edit, the bucket as the request left it, converted to the new limits.
     after: Option<Box<Bucket>>,
 }
 
 impl Taken {
-    /// Creates the record of the cost that `request` is about to take from `bucket`, if it is admitted.
+    /// Records the state of `bucket` before `request` takes its cost from it.
     ///
     /// ```
     /// use loudou_limiter::{BucketRequest, Limit, Limits, Nanos, Rate, Taken, algorithm::Funnel};
@@ -48,7 +49,7 @@ impl Taken {
         Self::from(bucket.clone(), *request)
     }
 
-    /// Like [`Taken::new`], but takes ownership of a copy of the bucket.
+    /// Like [`Taken::new`], but takes ownership of the bucket instead of copying it.
     pub fn from(before: Bucket, request: BucketRequest) -> Self {
         let request = request.not_before(before.last);
         Self {
@@ -58,19 +59,20 @@ impl Taken {
         }
     }
 
-    /// Returns when the cost was taken, on the bucket's clock.
+    /// Returns the time at which the cost was taken, on the bucket's clock.
     pub const fn at(&self) -> Nanos {
         self.request.now
     }
 
-    /// Returns the cost, in cost units.
+    /// Returns the cost of the request.
     pub const fn cost(&self) -> u64 {
         self.request.cost
     }
 
-    /// Converts the record of a waiting request after an edit at `clock`, which replaced the limits
-    /// `old` by `new`, like [`convert`] converts the bucket. The place of the request in a level or
-    /// count is the part below its own cost, so that requests that wait behind it stay behind it.
+    /// Converts the record of a waiting request after an edit at `clock` replaced the limits `old`
+    /// with `new`, in the same way as [`convert`] converts the bucket. The request's place in a
+    /// queue is given by the level below its own cost, so that requests waiting behind it stay
+    /// behind it.
     ///
     /// ```
     /// use loudou_limiter::{BucketRequest, Carry, Clock, Limit, Limits, Nanos, Plan, Rate, Taken};
@@ -110,8 +112,8 @@ impl Taken {
             let Some((own, next)) = own else { return };
             rest = next;
             if own == words {
-                // The request took nothing from this limit, because the limit is new or discarded
-                // its use.
+                // The request has taken nothing from this limit, because the limit is new or its
+                // usage was discarded.
             } else if let Some(level) = meter.as_level() {
                 let found = level
                     .read(words, now)
@@ -131,8 +133,8 @@ impl Taken {
         }
     }
 
-    /// Returns the record of a waiting request after a reset of its bucket. Of everything that the
-    /// request took, only its place in a queue remains.
+    /// Returns the record of a waiting request after its bucket was reset. The reset discards
+    /// everything that the request took, except for its place in a queue.
     #[must_use]
     pub fn in_place(&self) -> Self {
         Self {
@@ -146,7 +148,8 @@ impl Taken {
         &self.before
     }
 
-    /// Returns the words of the bucket as the request left it, after an edit has converted them.
+    /// Returns the state words of the bucket as the request left it, converted by an edit. Returns
+    /// no words before an edit.
     pub(crate) fn after_words(&self) -> &[u64] {
         self.after.as_ref().map_or(&[], |after| &after.words)
     }
@@ -157,17 +160,18 @@ impl Taken {
 }
 
 impl Limits {
-    /// Gives back the cost of an abandoned request. Returns true if anything was given back. Some
-    /// units may stay used, because no other request may gain more than if the abandoned request
-    /// had never been made. Since the request, only decisions and returned costs may have changed
-    /// the bucket.
+    /// Gives back the cost of an abandoned request. Returns true if any units were given back. Some
+    /// units may stay used, because other requests must not gain more than if the abandoned request
+    /// had never been made. Since the request, the bucket must have been changed only by decisions
+    /// and by costs that were given back.
     ///
-    /// If no other request took units after it, the bucket is restored.
+    /// If no other request has taken units since the abandoned request, the bucket is restored to
+    /// its earlier state.
     pub fn give_back(&self, bucket: &mut Bucket, taken: &Taken) -> bool {
         self.return_to(bucket, taken, false)
     }
 
-    /// Gives back a cost. `nobody_waits` is true if no request can wait in the bucket.
+    /// Gives back a cost. `nobody_waits` is true if no request can be waiting in the bucket.
     fn return_to(&self, bucket: &mut Bucket, taken: &Taken, nobody_waits: bool) -> bool {
         let Taken {
             before, request, ..
@@ -186,20 +190,20 @@ impl Limits {
         let is_over = waits && self.resolve(bucket, &after, false);
         let goes_back = is_last || is_over;
         if request.is_queued {
-            // For the other limits, it is unknown how many units from before the edit they still
-            // count.
+            // Nothing is given back to limits without a queue, because it is unknown how many units
+            // from before the edit they still count.
             return goes_back;
         }
         let given = bucket.given.wrapping_sub(before.given) & GIVEN;
         let last = bucket.last;
-        // Promises that had expired when the request arrived were already removed then.
+        // Promises that had expired when the request arrived were removed at that time.
         let mut found = before.clone();
         self.drop_expired(&mut found, request.now);
         found.words.resize(self.words(), 0);
         let mut rest = found.words.get(self.numbers().len()..).unwrap_or(&[]);
         let mut comes_back = false;
         let mark = self.mark(bucket);
-        // Queues that have dropped their empty places have nothing more to give back.
+        // A queue that has just dropped its empty places has nothing more to give back.
         self.each(bucket, &mut |_, meter, words| {
             let Some((before, tail)) = rest.split_at_checked(meter.words()) else {
                 return;
@@ -224,13 +228,13 @@ impl Limits {
         comes_back || goes_back
     }
 
-    /// Replaces the reserved cost of a request that has passed with its final cost. If the final
-    /// cost is lower, the rest is given back, as if a second request had taken it and left. If it
-    /// is higher, the difference is taken now. Units that are not available become a debt, which is
-    /// repaid before the next request is admitted. An algorithm that cannot count a debt takes only
-    /// the available units.
+    /// Replaces the reserved cost of a request that has passed with its final cost, `actual`. If
+    /// the final cost is lower, the difference is given back, as if a second request had taken it
+    /// and was abandoned. If the final cost is higher, the difference is taken now. Units that are
+    /// not available become a debt, which is repaid before the next request is admitted. An
+    /// algorithm that cannot keep a debt takes only the available units.
     ///
-    /// The limits must not hold requests. Returns true if that changed the bucket.
+    /// The limits must not hold requests. Returns true if the bucket changed.
     ///
     /// ```
     /// use loudou_limiter::{BucketRequest, Clock, Limit, Limits, Nanos, Rate, Taken, algorithm::Funnel};
@@ -261,8 +265,9 @@ impl Limits {
         self.overdraw(bucket, actual.saturating_sub(cost), clock)
     }
 
-    /// Like [`Limits::answer`], but for a request that is charged only at its end, by [`Limits::settle`]. It takes
-    /// nothing, but is admitted only if each limit has a unit, so a key pays its debt first.
+    /// Like [`Limits::answer`], but for a request whose cost is charged only when it ends, by [`Limits::settle`]. The
+    /// request takes nothing, but it is admitted only if each limit has a unit available. A key must therefore repay
+    /// its debt first.
     ///
     /// ```
     /// use loudou_limiter::{BucketRequest, Clock, Limit, Limits, Nanos, Rate, Taken, algorithm::Funnel};
@@ -303,8 +308,8 @@ impl Limits {
         )
     }
 
-    /// Takes the units by which a request's final cost exceeds its reservation. Returns true if
-    /// that changed the bucket.
+    /// Takes the units by which a request's final cost exceeds its reservation. Returns true if the
+    /// bucket changed.
     pub fn overdraw(&self, bucket: &mut Bucket, units: u64, clock: Clock) -> bool {
         if units == 0 {
             return false;
@@ -317,9 +322,9 @@ impl Limits {
         true
     }
 
-    /// Returns the unused part of a cost as the record of a second request that took it right after
-    /// the used part. Units leave a bucket in the order in which they were taken, so the part that
-    /// is given back leaves last.
+    /// Returns the unused part of a cost as the record of a second request, which took this part
+    /// immediately after the used part. Units drain in the order in which they were taken, so the
+    /// unused part drains last.
     fn unspent(&self, taken: &Taken, actual: u64) -> Taken {
         let (mut before, request) = (taken.before.clone(), taken.request);
         let with = |cost| BucketRequest { cost, ..request };
@@ -327,9 +332,10 @@ impl Limits {
         Taken::from(before, with(request.cost.saturating_sub(actual)))
     }
 
-    /// Resolves the promise to a request that waited and now passes. Returns true if that changed
-    /// `bucket`. Since the cost was taken, only decisions, returned costs and passing requests may
-    /// have changed the bucket.
+    /// Resolves the promise to a request that has waited and now passes. Returns true if no
+    /// promises remain, so that the ends of the queues have moved back. Since the cost was taken,
+    /// the bucket must have been changed only by decisions, by costs that were given back, and by
+    /// requests that passed.
     ///
     /// ```
     /// use loudou_limiter::{BucketRequest, Limit, Limits, Nanos, Rate, Taken, algorithm::LeakyQueue};
@@ -357,8 +363,8 @@ impl Limits {
         }
     }
 
-    /// Returns the bucket as a request that already waits left it, even if other limits would now
-    /// refuse its cost.
+    /// Returns the bucket as a waiting request left it, even if some limits would now refuse its
+    /// cost.
     fn after(&self, taken: &Taken) -> Bucket {
         if let Some(after) = &taken.after {
             return Bucket::clone(after);
@@ -372,7 +378,8 @@ impl Limits {
         after
     }
 
-    /// Returns the bucket as a request left it, and true if the request waits.
+    /// Returns the bucket as a request left it, and true if the request waits. Returns `None` if
+    /// the request took nothing.
     fn taken_from(&self, taken: &Taken) -> Option<(Bucket, bool)> {
         let Taken {
             before, request, ..

@@ -1,4 +1,5 @@
-//! Time in the core: whole nanoseconds, which are passed in and never read from a clock.
+//! Time types of the core. Times are whole nanoseconds, which callers pass in. The core never reads
+//! a clock.
 
 use alloc::format;
 use core::fmt;
@@ -9,7 +10,8 @@ use crate::bounds::MAX_PERIOD;
 
 /// A time on the monotonic clock of the process, or a duration, in nanoseconds.
 ///
-/// There are no operators, so that the name of every operation shows if it saturates.
+/// The type implements no arithmetic operators, so that the name of each operation shows whether it
+/// saturates.
 ///
 /// ```
 /// use loudou_limiter::Nanos;
@@ -22,7 +24,7 @@ use crate::bounds::MAX_PERIOD;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(u64);
 
-/// A time on both clocks.
+/// The same instant on both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
     /// Time on the monotonic clock of the process.
@@ -32,7 +34,8 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Creates a time, for a wall clock that started together with the monotonic clock.
+    /// Creates an instant at which both clocks show `now`, as if the wall clock had started
+    /// together with the monotonic clock.
     ///
     /// ```
     /// use loudou_limiter::{Clock, Nanos};
@@ -62,7 +65,7 @@ impl Clock {
     }
 }
 
-/// Units of durations, largest first. The display uses the first unit that divides a duration.
+/// Units of durations, largest first. A duration is displayed in the first unit that divides it.
 const UNITS: [(&str, u64); 7] = [
     ("d", 86_400_000_000_000),
     ("h", 3_600_000_000_000),
@@ -73,13 +76,13 @@ const UNITS: [(&str, u64); 7] = [
     ("ns", 1),
 ];
 
-/// Form of a duration, for error messages.
+/// Expected format of a duration, for error messages.
 pub const DURATION_FORM: &str = "a whole number and a unit: 500ns, 20us, 250ms, 60s, 5m, 1h, 1d";
 
 impl Nanos {
     /// A duration of zero, and the origin of a clock.
     pub const ZERO: Self = Self(0);
-    /// The maximum, about 584 years.
+    /// The maximum time or duration, about 584 years.
     pub const MAX: Self = Self(u64::MAX);
 
     /// Creates a time or duration of `ns` nanoseconds.
@@ -120,7 +123,7 @@ impl Nanos {
         self.0
     }
 
-    /// Returns true if the number of nanoseconds is zero.
+    /// Returns true if the time or duration is zero.
     pub const fn is_zero(&self) -> bool {
         self.0 == 0
     }
@@ -137,22 +140,22 @@ impl Nanos {
         Self(self.0.saturating_sub(earlier.0))
     }
 
-    /// Returns whole seconds, rounded up, so that a `Retry-After` is never too early.
+    /// Returns the number of seconds, rounded up so that a `Retry-After` value is never too small.
     pub const fn secs_ceil(self) -> u64 {
         self.0.div_ceil(1_000_000_000)
     }
 
-    /// Returns whole milliseconds, rounded down.
+    /// Returns the number of milliseconds, rounded down.
     pub const fn as_millis(self) -> u64 {
         self.0 / 1_000_000
     }
 
-    /// Returns whole milliseconds, rounded up.
+    /// Returns the number of milliseconds, rounded up.
     pub const fn millis_ceil(self) -> u64 {
         self.0.div_ceil(1_000_000)
     }
 
-    /// Parses a duration like `60s` or `250ms`. Returns `None` if the text has another form or the
+    /// Parses a duration such as `60s` or `250ms`. Returns `None` if the string is malformed or the
     /// duration is too long.
     ///
     /// ```
@@ -190,21 +193,21 @@ impl Serialize for Nanos {
     }
 }
 
-// A rate is an amount per period. It is stored as the exact ratio that was written.
+// A rate is an amount per period, stored as the exact ratio from the rule file.
 
-/// A rate of `amount` per `period`, which are both positive. It is never converted to a float or a
-/// rounded interval.
+/// A rate of `amount` per `period`. The amount and the period are positive. The rate is never
+/// converted to a floating-point number or a rounded interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rate {
     amount: u32,
     period: Nanos,
 }
 
-/// Form of a rate, for error messages.
+/// Expected format of a rate, for error messages.
 pub const RATE_FORM: &str = "an amount per period: 30/60s, 10/s, 5/m, 1000/d, 1/250ms";
 
 impl Rate {
-    /// Creates a rate, unless the amount or the period is zero.
+    /// Creates a rate. Returns `None` if the amount or the period is zero.
     ///
     /// ```
     /// use loudou_limiter::{Nanos, Rate};
@@ -230,8 +233,8 @@ impl Rate {
         self.period
     }
 
-    /// Returns one of `parts` equal parts, which has the same amount in a longer period. If that
-    /// period exceeds [`MAX_PERIOD`], the part is divided in lumps.
+    /// Divides the rate by `parts`. The result has the same amount and a period that is `parts`
+    /// times as long. If that period exceeds [`MAX_PERIOD`], the rate is divided in lumps instead.
     #[must_use]
     pub(crate) fn divided(self, parts: u32) -> Self {
         let period = Nanos::new(self.period.get().saturating_mul(parts.max(1).into()));
@@ -241,8 +244,8 @@ impl Rate {
         Self { period, ..self }
     }
 
-    /// Returns one of `parts` parts in lumps at multiples of the period. The amount is rounded
-    /// down, but at least 1, and the rate is at least 1 per [`MAX_PERIOD`].
+    /// Divides the rate by `parts`, for lumps at multiples of the original period. The amount is
+    /// rounded down, but is at least 1, and the period is at most [`MAX_PERIOD`].
     #[must_use]
     pub(crate) fn divided_in_lumps(self, parts: u32) -> Self {
         let amount = self.amount.checked_div(parts).unwrap_or(self.amount);
@@ -257,7 +260,7 @@ impl Rate {
         }
     }
 
-    /// Parses `30/60s`, or `10/s` for a period of one unit.
+    /// Parses a rate such as `30/60s`, or `10/s` for a period of one unit.
     ///
     /// ```
     /// use loudou_limiter::{Nanos, Rate};

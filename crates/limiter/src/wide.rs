@@ -1,7 +1,8 @@
-//! Products that do not fit in 64 bits, and 128-bit products that are divided by a third number.
+//! Products of 64-bit and 128-bit numbers that may overflow their type, and quotients of such
+//! products.
 
-/// Returns `a·b/c`, and true if there is a remainder. If the quotient does not fit, returns the
-/// maximum.
+/// Returns `a·b/c`, and true if the division has a remainder. If the quotient does not fit in 128
+/// bits, returns the maximum.
 fn divide_product(a: u128, b: u128, c: u128) -> (u128, bool) {
     if let Some(product) = a.checked_mul(b) {
         let quotient = product.checked_div(c).unwrap_or(u128::MAX);
@@ -28,27 +29,27 @@ fn divide_product(a: u128, b: u128, c: u128) -> (u128, bool) {
     (quotient, rest > 0)
 }
 
-/// Returns the whole product of two numbers.
+/// Returns the full 128-bit product of two 64-bit numbers.
 ///
-/// Not inlined, because wasm has no 128-bit product, so each copy would take about 80 bytes of
-/// code.
+/// Not inlined. Wasm has no 128-bit multiplication, so each inlined copy would take about 80 bytes
+/// of code.
 #[inline(never)]
 pub fn times(a: u64, b: u64) -> u128 {
-    // Most products fit in 64 bits, and then take one instruction.
+    // Most products fit in 64 bits and need only one multiply instruction.
     if a.leading_zeros().saturating_add(b.leading_zeros()) >= u64::BITS {
         return u128::from(a.wrapping_mul(b));
     }
     u128::from(a).saturating_mul(u128::from(b))
 }
 
-/// Returns the product of two wide numbers, or the maximum. Not inlined for the same reason as
-/// [`times`].
+/// Returns the product of two 128-bit numbers, or the maximum if it overflows. Not inlined, for the
+/// same reason as [`times`].
 #[inline(never)]
 pub(crate) fn product(a: u128, b: u128) -> u128 {
     a.saturating_mul(b)
 }
 
-/// Returns a number, or the maximum of 64 bits if the number is larger.
+/// Converts a number to 64 bits. Larger numbers become the maximum.
 pub(crate) fn clamp(wide: u128) -> u64 {
     u64::try_from(wide).unwrap_or(u64::MAX)
 }
@@ -64,14 +65,14 @@ pub(crate) fn mul_div_ceil(a: u128, b: u128, c: u128) -> u128 {
     quotient.saturating_add(rest.into())
 }
 
-/// Returns `a·b/c`, rounded to the nearest whole number. Therefore a factor followed by its inverse
-/// restores a value, unless the value is finer than the smaller of the two scales.
+/// Returns `a·b/c`, rounded to the nearest whole number. Scaling a value and then scaling it back
+/// therefore restores the value, unless the value is finer than the coarser of the two scales.
 pub(crate) fn mul_div_near(a: u128, b: u128, c: u128) -> u128 {
     let (quotient, has_rest) = divide_product(a, b, c);
     if !has_rest {
         return quotient;
     }
-    // The remainder modulo 2^128 is the remainder, because it is below `c`.
+    // The remainder is below `c`, so computing it modulo 2^128 gives the exact remainder.
     let rest = a.wrapping_mul(b).wrapping_sub(quotient.wrapping_mul(c));
     quotient.saturating_add((rest >= c.saturating_sub(rest)).into())
 }
@@ -93,7 +94,8 @@ mod tests {
         }
     }
 
-    /// Checks quotients by the inverse: `a·b = q·c + r` modulo 2^128, with `r` below `c`.
+    /// Checks each quotient with the inverse operation: `a·b = q·c + r` modulo 2^128, with `r`
+    /// below `c`.
     #[test]
     fn quotients_give_the_product_back() {
         let numbers = [

@@ -1,22 +1,23 @@
-//! `concurrency`: requests in flight.
+//! `concurrency`: limits the number of requests in flight.
 //!
-//! A request is admitted if its cost fits in addition to the requests that have not ended. It gives
-//! its cost back when its stream ends, for any reason. This suits a backend that can serve only a
-//! certain number of requests at once.
+//! A request is admitted if its cost, added to the cost of the requests in flight, does not exceed
+//! the capacity. The cost is given back when the request's stream ends, for whatever reason. This
+//! algorithm suits a backend that can serve only a certain number of requests at once.
 //!
-//! A return can be lost, if a worker dies or the store is too busy. So every cost expires: a cost
-//! that is not given back stops counting between `lease` and 2·`lease` after it was taken. A
-//! request that lives longer is no longer counted, so the lease should be longer than any request.
-//! At every instant, at most `capacity` of the requests that are younger than the lease are in
-//! flight.
+//! The end of a request can go unrecorded if a worker dies or the store is too busy. Every cost
+//! therefore expires: a cost that is never given back stops counting between `lease` and 2·`lease`
+//! after it was taken. A request that runs longer than its lease may no longer be counted, so set a
+//! lease that is longer than any request. At any instant, the requests in flight that are younger
+//! than the lease have a total cost of at most `capacity`.
 //!
-//! There is no rate and no wait to report, because only the end of other requests makes room.
+//! The limit has no rate, and a refusal reports no retry time, because units become available only
+//! when other requests end.
 //!
-//! The state has two generations of counters, each as long as the lease: the cost taken since an
-//! instant, and the cost taken in the lease before that instant. A return is subtracted from the
-//! generation in which the cost was taken. Older costs have already expired. A cost that the bucket
-//! does not contain, because the bucket was evicted or reset, is not subtracted from the cost of
-//! other requests.
+//! The state consists of two counters: the cost taken since the young generation began, and the
+//! cost taken during the lease before that. Each generation lasts as long as the lease. When a
+//! request ends, its cost is subtracted from the generation in which it was taken. The cost of
+//! older requests has already expired. If the bucket was evicted or reset in the meantime, it no
+//! longer contains the cost, so nothing is subtracted from the cost of other requests.
 
 use serde::Serialize;
 
@@ -31,17 +32,17 @@ use crate::time::{Clock, Nanos};
 
 /// Maximum lease.
 pub const MAX_LEASE: Nanos = MAX_PERIOD;
-/// The lease of a rule that does not set one: five minutes.
+/// Default lease: five minutes.
 pub const LEASE: Nanos = Nanos::from_secs(300);
 
-/// Numbers of a limit on requests in flight.
+/// Parameters of a limit on requests in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Concurrency {
     capacity: u64,
     lease: Nanos,
 }
 
-/// The requests in flight.
+/// Cost of the requests in flight, by generation.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     /// Time at which the young generation expires, which is two leases after it began. The old
@@ -66,8 +67,8 @@ impl Flight {
 }
 
 impl Concurrency {
-    /// Creates a limit of `capacity` in flight. A cost that is not given back expires after
-    /// `lease`.
+    /// Creates a limit that allows requests with a total cost of `capacity` in flight. A cost that
+    /// is not given back expires between `lease` and 2·`lease` after it was taken.
     ///
     /// ```
     /// use loudou_limiter::{Limit, Limits, Nanos, algorithm::Concurrency};
@@ -104,7 +105,7 @@ impl Concurrency {
         self.lease.saturating_add(self.lease)
     }
 
-    /// Returns a state with nothing in flight, in which a generation begins now.
+    /// Returns a state without requests in flight, whose young generation begins now.
     const fn none(&self, now: Nanos) -> Flight {
         Flight {
             ends: now.saturating_add(self.two_leases()),
@@ -120,7 +121,8 @@ impl Concurrency {
         let ends = Nanos::new(ends);
         let left = ends.since(now);
         if left == Nanos::ZERO || left > self.two_leases() {
-            // The generations have expired. A later end cannot have been written by this limit.
+            // Either both generations have expired, or the stored end is too far in the future to
+            // have been written by this limit.
             return self.none(now);
         }
         if left > self.lease {
@@ -147,10 +149,11 @@ impl Concurrency {
         Decision::admit(self.capacity, remaining, self.reset_after(flight, now))
     }
 
-    /// Converts the requests in flight of a limit with another lease into one generation. The
-    /// generation begins when the oldest possible request began, since earlier requests have
-    /// expired. It lasts at least one lease. Under a shorter lease, requests that began earlier can
-    /// no longer give their cost back.
+    /// Converts the requests in flight from a limit with another lease. The total cost of these
+    /// requests goes into one generation. That generation begins when the oldest request in flight
+    /// can have begun, because earlier requests have expired. The cost counts for at least one more
+    /// lease. If the new lease is shorter, the oldest requests may no longer be able to give their
+    /// cost back.
     fn taken_over(&self, before: &Self, flight: Flight, now: Nanos) -> Flight {
         if before.lease == self.lease {
             return flight;
@@ -159,8 +162,7 @@ impl Concurrency {
         if flight.old > 0 {
             begun = begun.since(before.lease);
         }
-        // One nanosecond is added, so that a request of this instant also belongs to the
-        // generation.
+        // The extra nanosecond makes a request that begins at this instant part of the generation.
         let least = now.saturating_add(self.lease).saturating_add(Nanos::new(1));
         let ends = least.max(begun.saturating_add(self.two_leases()));
         let young = flight.all();
@@ -185,7 +187,7 @@ impl Meter for Concurrency {
         self.lease.saturating_add(self.lease)
     }
 
-    /// The words are the end of the young generation and the cost in flight of each generation.
+    /// The words are the end of the young generation and the cost in flight in each generation.
     fn words(&self) -> usize {
         3
     }
@@ -243,8 +245,8 @@ impl Meter for Concurrency {
         Flight { young, ..none }.write(words);
     }
 
-    /// Requests in flight stay in flight, even if they exceed the new capacity. The level of a rate
-    /// limit is not converted, because it does not consist of requests in flight.
+    /// Requests in flight continue to count, even if their cost exceeds the new capacity. The level
+    /// of any other algorithm is discarded, because it does not consist of requests in flight.
     fn adopt(
         &self,
         words: &mut [u64],

@@ -1,22 +1,23 @@
-//! `fixed_window`: a number of units per window, counted from zero in each window.
+//! `fixed_window`: admits a number of units per window. Each window starts counting at zero.
 //!
-//! This is how people state quotas ("a thousand a day"). With `first`, a window begins with the
-//! first request that is admitted after the previous window has ended. With `clock`, a window ends
-//! at the next multiple of its length on the wall clock, for instance at midnight UTC for a day. A
-//! calendar window is the day, week, month or year of a time zone that contains its first request.
-//! At the end of a window, the whole capacity is available again at once. This simplicity has a
-//! price: in any time of length w, up to `capacity·(⌈w/window⌉ + 1)` is admitted, which is twice
-//! the capacity around the end of a window.
+//! This is how people state quotas ("a thousand a day"). With `align: first`, a window begins with
+//! the first request that is admitted after the previous window has ended. With `align: clock`, a
+//! window ends at the next multiple of its length on the wall clock, for instance at midnight UTC
+//! if its length is a day. A calendar window is the day, week, month or year of a time zone that
+//! contains its first request. When a window ends, the whole capacity becomes available again at
+//! once. This simplicity has a price: in any interval of length w, up to `capacity·(⌈w/window⌉ +
+//! 1)` units are admitted, which means twice the capacity around the end of a window.
 //!
-//! Source: the counter with an expiry that the documentation of Redis' INCR calls a rate limiter.
+//! Source: the rate limiter pattern in the documentation of the Redis command INCR, a counter with
+//! an expiry.
 //!
-//! The end of a running window is an instant on the monotonic clock, so a jump of the wall clock
-//! never moves it. Only the next window is longer or shorter, but never longer than `window` or its
-//! period of the calendar.
+//! The end of the current window is stored as an instant on the monotonic clock, so a jump of the
+//! wall clock never moves it. The jump only makes the next window longer or shorter, but never
+//! longer than `window` or the calendar period.
 //!
-//! An edit keeps the running window with its count. If the edit changes the length of the window,
-//! the end of the running window changes with it, because a count must not last longer than the new
-//! window.
+//! An edit of the rule keeps the current window and its count. If the edit changes the window
+//! length, the current window also ends earlier or later, because a count must not outlast the new
+//! window length.
 
 use alloc::boxed::Box;
 
@@ -47,28 +48,28 @@ pub enum Align {
 }
 
 impl Align {
-    /// Names in rule files.
+    /// Names of the variants in rule files.
     pub const NAMES: [&'static str; 2] = ["first", "clock"];
 }
 
-/// Numbers of a fixed window.
+/// Parameters of a fixed-window limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FixedWindow {
     capacity: u64,
     window: Window,
 }
 
-/// Length and end of a window.
+/// How the length and the end of a window are determined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Window {
-    /// This length, with this end.
+    /// Windows of a fixed length, with their alignment.
     Fixed(Nanos, Align),
-    /// The window of a calendar. The box keeps algorithms small.
+    /// Calendar windows. The calendar is boxed to keep [`Algorithm`](super::Algorithm) small.
     Calendar(Box<Calendar>),
 }
 
 impl Window {
-    /// Returns the length of the window that contains a time of the wall clock.
+    /// Returns the length of the window that contains the wall clock time `wall`.
     fn whole(&self, wall: Nanos) -> Nanos {
         match self {
             Self::Fixed(length, _) => *length,
@@ -76,7 +77,7 @@ impl Window {
         }
     }
 
-    /// Returns a length that no window exceeds.
+    /// Returns an upper bound of the window length.
     fn longest(&self) -> Nanos {
         match self {
             Self::Fixed(length, _) => *length,
@@ -84,7 +85,8 @@ impl Window {
         }
     }
 
-    /// Returns the length of a window that begins at a time of the wall clock.
+    /// Returns the time until the end of a window that begins with a request at the wall clock time
+    /// `wall`.
     fn rest(&self, wall: Nanos) -> Nanos {
         match self {
             Self::Fixed(length, Align::First) => *length,
@@ -97,8 +99,8 @@ impl Window {
     }
 }
 
-/// The running window: a count that is reset as a whole `left` from now. There is no running window
-/// if `left` is zero.
+/// The current window: its count, which is discarded after the time `left`. If `left` is zero,
+/// there is no current window.
 #[derive(Clone, Copy, Debug, Default)]
 struct Running {
     count: u64,
@@ -146,7 +148,7 @@ impl FixedWindow {
         Ok(Self { capacity, window })
     }
 
-    /// Creates a limit of `capacity` cost units per window of a calendar.
+    /// Creates a limit of `capacity` cost units per calendar window.
     ///
     /// ```
     /// use loudou_limiter::algorithm::FixedWindow;
@@ -167,7 +169,8 @@ impl FixedWindow {
         Self { capacity, window }.with(None)
     }
 
-    /// Returns the calendar whose windows it has; `None` for windows of a fixed length.
+    /// Returns the calendar of a limit with calendar windows, or `None` if the windows have a fixed
+    /// length.
     pub fn calendar(&self) -> Option<&Calendar> {
         match &self.window {
             Window::Fixed(..) => None,
@@ -183,7 +186,7 @@ impl FixedWindow {
         Ok(Self { capacity, window })
     }
 
-    /// Returns the length of a window, or of the longest period of the calendar.
+    /// Returns the window length or, for a calendar, the length of its longest period.
     fn period(&self) -> Nanos {
         match &self.window {
             Window::Fixed(length, _) => *length,
@@ -191,7 +194,7 @@ impl FixedWindow {
         }
     }
 
-    /// Returns the length of the window that contains a time of the wall clock.
+    /// Returns the length of the window that contains the wall clock time `wall`.
     pub(super) fn window_at(&self, wall: Nanos) -> Nanos {
         self.window.whole(wall)
     }
@@ -205,7 +208,7 @@ impl FixedWindow {
         }
     }
 
-    /// Returns one of `envoys` equal parts.
+    /// Divides the capacity into `envoys` equal shares, and returns this limit with one share.
     pub(super) fn divided(&self, envoys: u32) -> Self {
         Self {
             capacity: part(self.capacity, envoys),
@@ -223,7 +226,8 @@ impl FixedWindow {
         )
     }
 
-    /// Returns the rest of the running window, or the length of a window that begins now.
+    /// Returns the remaining time of the current window, or of a window that begins with this
+    /// request.
     fn left(&self, running: Running, request: &BucketRequest) -> Nanos {
         if running.count == 0 {
             self.window.rest(request.wall)
@@ -232,7 +236,7 @@ impl FixedWindow {
         }
     }
 
-    /// Returns the answer after a decision that leaves `running`.
+    /// Returns the decision for a request after which `running` is the current window.
     fn at(&self, running: Running) -> Decision {
         let remaining = self.capacity.saturating_sub(running.count);
         Decision::admit(self.capacity, remaining, running.left)
@@ -240,7 +244,7 @@ impl FixedWindow {
 }
 
 impl Serialize for FixedWindow {
-    /// Writes the fields of a rule file.
+    /// Serialises the parameters as the fields of a rule file.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut fields = serializer.serialize_struct("FixedWindow", 5)?;
         fields.serialize_field("capacity", &self.capacity)?;
@@ -279,7 +283,7 @@ impl Meter for FixedWindow {
         !matches!(self.window, Window::Fixed(_, Align::First))
     }
 
-    /// The words are the end and the count of the window.
+    /// The words are the end and the count of the current window.
     fn words(&self) -> usize {
         2
     }
@@ -320,13 +324,14 @@ impl Meter for FixedWindow {
         Running::new(count, left).write(words, now);
     }
 
-    /// Writes the level into a window that begins now.
+    /// Writes the level as the count of a window that begins now.
     fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
         Running::new(units(used), self.window.rest(clock.wall)).write(words, clock.now);
     }
 
-    /// The window continues for at most the new length. A window on the wall clock ends there with
-    /// the window of the new length or calendar.
+    /// The current window continues, but for at most the new length. If the new windows are aligned
+    /// to the wall clock or a calendar, the current window ends at the next boundary of the new
+    /// windows.
     fn adopt(
         &self,
         words: &mut [u64],

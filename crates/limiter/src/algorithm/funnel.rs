@@ -1,14 +1,17 @@
-//! `funnel`: the leaky bucket as a meter, in the form of GCRA.
+//! `funnel`: the leaky bucket as a meter, also known as GCRA.
 //!
-//! Think of a funnel into which each admitted request pours its cost, and which leaks at the rate.
-//! A request is admitted if its cost still fits. In any window of length w, at most `capacity +
-//! rate·w` is admitted. `CL.THROTTLE key b n p` of redis-cell is `capacity: b+1, rate: n/p s`.
+//! Think of a funnel that leaks at the rate. Each admitted request pours its cost into the funnel.
+//! A request is admitted if its cost still fits in the funnel. In any interval of length w, at most
+//! `capacity + rate·w` units are admitted. The redis-cell command `CL.THROTTLE key b n p`
+//! corresponds to `capacity: b+1` and a rate of `n` per `p` seconds.
 //!
-//! With `max_wait`, a request that does not fit is held until it fits, if that takes at most
-//! `max_wait`. It takes its units at once, so later requests wait behind it. The times at which
-//! held requests pass keep the same bound, except that each wait is rounded up to a nanosecond.
+//! With `max_wait`, a request that does not fit is held until it fits, provided that the wait is at
+//! most `max_wait`. A held request takes its units at once, so later requests queue behind it. The
+//! same bound applies to the times at which held requests pass, except that each wait is rounded up
+//! to a nanosecond.
 //!
-//! Source: the Generic Cell Rate Algorithm, ITU-T I.371. The exact arithmetic is in `leak`.
+//! Source: the Generic Cell Rate Algorithm, ITU-T I.371. The `leak` module contains the exact
+//! arithmetic.
 
 use serde::Serialize;
 
@@ -22,7 +25,7 @@ use crate::meter::{Refund, Used};
 use crate::time::Rate;
 use crate::time::{Clock, Nanos};
 
-/// Numbers of a funnel.
+/// Parameters of a funnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Funnel {
     capacity: u64,
@@ -65,7 +68,8 @@ impl Funnel {
             .waiting(self.max_wait)
     }
 
-    /// Returns this funnel, but with requests held for up to `max_wait` instead of refused.
+    /// Returns this funnel, but requests that will fit within `max_wait` are held instead of
+    /// refused.
     ///
     /// ```
     /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::Funnel};
@@ -93,7 +97,8 @@ impl Funnel {
         })
     }
 
-    /// Returns one of `envoys` equal parts.
+    /// Divides the capacity and the rate into `envoys` equal shares, and returns a funnel with one
+    /// share of each.
     pub(super) fn divided(&self, envoys: u32) -> Self {
         Self {
             capacity: part(self.capacity, envoys),

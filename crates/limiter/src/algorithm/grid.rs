@@ -1,16 +1,17 @@
-//! Periods, which begin at multiples of their length on a clock. Refills, windows and slots use
-//! them: each begins with a period.
+//! Periods that begin at multiples of their length on a clock. Refills, windows and slots are
+//! aligned to these periods.
 //!
-//! On the clock of the process, periods are the same for every bucket and need no state. For the
-//! wall clock, a bucket stores in its last word how far the wall clock is ahead of the clock of the
-//! process. The bucket therefore works with a wall clock that never jumps. The difference is read
-//! again only by a request that takes from a later period than the previous request, or from a
-//! bucket in which no request counts. So a jump never moves the end of the current period.
+//! On the process clock, the periods are the same for every bucket, so they need no state. For the
+//! wall clock, a bucket stores in its last word how far the wall clock is ahead of the process
+//! clock. Adding this offset to the process clock gives the bucket a wall clock that never jumps.
+//! The offset is updated only when a request takes units in a later period than the previous
+//! request, or from an idle bucket. A jump of the wall clock therefore never moves the end of the
+//! current period.
 //!
 //! The two clocks are not read at the same instant, and the wall clock has a resolution of a
-//! millisecond. Without a correction, a period that has just begun could seem to begin a second
-//! time, or a period that is about to end could seem to be over. The next end is therefore never
-//! moved by more than half a period: it becomes the nearest end on the wall clock.
+//! millisecond. Without a correction, a period that has just begun could appear to begin a second
+//! time, or a period that is about to end could appear to have ended. An update therefore moves the
+//! end of the period by at most half a period, to the nearest end on the wall clock.
 
 use serde::Serialize;
 
@@ -18,11 +19,12 @@ use crate::leak::{div_ceil, div_rem};
 use crate::time::{Clock, Nanos};
 use crate::wide::{clamp, product, times};
 
-/// The clock on which periods begin at multiples of their length.
+/// Clock to which periods are aligned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grid {
-    /// The monotonic clock of the process. Periods begin at another time of day in each process.
+    /// The monotonic clock of the process. Periods begin at a different time of day in each
+    /// process.
     #[default]
     Process,
     /// The wall clock, counted from the Unix epoch. A day begins at midnight UTC.
@@ -30,7 +32,7 @@ pub enum Grid {
 }
 
 impl Grid {
-    /// Names in rule files.
+    /// Names of the variants in rule files.
     pub const NAMES: [&'static str; 2] = ["process", "clock"];
 
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
@@ -39,7 +41,7 @@ impl Grid {
     }
 }
 
-/// Windows that are cut into `parts` equal parts. Each part is a period.
+/// Windows, each divided into `parts` equal periods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Periods {
     pub(super) grid: Grid,
@@ -47,29 +49,29 @@ pub(super) struct Periods {
     pub(super) parts: u32,
 }
 
-/// Position of an instant among the periods of a bucket.
+/// Position of an instant in the sequence of a bucket's periods.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
-    /// Number of the current period. If the wall clock was set back, this period begins later than
-    /// now.
+    /// Index of the current period. After the wall clock is set back, this period may begin later
+    /// than now.
     pub(super) number: u128,
-    /// Number of periods that have begun since the state was written.
+    /// Number of periods that began after the state was written.
     pub(super) gone: u128,
-    /// Time on the clock that the periods follow.
+    /// Time on the clock to which the periods are aligned.
     at: Nanos,
-    /// Lead of that clock over the process clock, modulo 2^64.
+    /// Offset of the clock of the periods from the process clock, modulo 2^64.
     ahead: u64,
 }
 
 impl Place {
-    /// Returns the time on the clock that the periods follow: the process clock or the wall clock.
+    /// Returns the time on the clock to which the periods are aligned.
     pub(super) const fn at(&self) -> Nanos {
         self.at
     }
 }
 
 impl Periods {
-    /// Returns whole windows as periods.
+    /// Returns periods that are as long as a whole window.
     pub(super) const fn of(grid: Grid, window: Nanos) -> Self {
         Self {
             grid,
@@ -78,7 +80,8 @@ impl Periods {
         }
     }
 
-    /// Returns the number of state words that the periods need. They follow all other words.
+    /// Returns the number of state words that the periods need. The words of the periods come after
+    /// all other state words.
     pub(super) const fn words(self) -> usize {
         match self.grid {
             Grid::Process => 0,
@@ -86,7 +89,7 @@ impl Periods {
         }
     }
 
-    /// Returns the number of the period that contains an instant.
+    /// Returns the index of the period that contains an instant.
     pub(super) fn number(self, instant: Nanos) -> u128 {
         let scaled = times(instant.get(), self.parts.into());
         div_rem(scaled, self.window.get()).0
@@ -107,9 +110,9 @@ impl Periods {
         let at = Nanos::new(now.get().saturating_add_signed(ahead.cast_signed()));
         let number = self.number(at);
         Place {
-            // No state is written more than one period ahead. Only a damaged state has a larger
-            // number. It is limited here, because such a bucket would otherwise stay used for
-            // centuries.
+            // No state is written more than one period ahead, so only corrupt state contains a
+            // larger index. The index is capped here, because otherwise a corrupt bucket could stay
+            // used for centuries.
             number: number.max(written.min(number.saturating_add(1))),
             gone: number.saturating_sub(written),
             at,
@@ -117,7 +120,7 @@ impl Periods {
         }
     }
 
-    /// Returns the position of an instant in a bucket in which no request counts.
+    /// Returns the current position for an idle bucket, as read from the clock.
     pub(super) fn fresh(self, clock: Clock) -> Place {
         let at = match self.grid {
             Grid::Process => clock.now,
@@ -131,7 +134,7 @@ impl Periods {
         }
     }
 
-    /// Returns the position that is stored when a request takes units now.
+    /// Returns the position to store when a request takes units now.
     pub(super) fn follow(self, place: Place, is_idle: bool, clock: Clock) -> Place {
         if self.grid == Grid::Process || (place.gone == 0 && !is_idle) {
             return place;
@@ -156,24 +159,24 @@ impl Periods {
         Nanos::new(clamp(div_rem(self.window.get().into(), parts).0))
     }
 
-    /// Returns the number of periods from the period in which a request took units to `place`;
-    /// `None` if the wall clock has jumped since, so that the number is unknown. A difference of
-    /// less than half a period is not a jump, because the two clocks drift and are never read at
-    /// the same instant.
+    /// Returns the number of periods between `taken`, where a request took units, and `place`.
+    /// Returns `None` if the wall clock has jumped in between, because the number of periods is
+    /// then unknown. A change of the offset by up to half a period is not a jump, because the two
+    /// clocks drift and are never read at the same instant.
     pub(super) fn since(self, place: &Place, taken: &Place) -> Option<u128> {
         let moved = place.ahead.wrapping_sub(taken.ahead).cast_signed();
         let is_same = moved.unsigned_abs() <= self.half().get();
         is_same.then(|| place.number.saturating_sub(taken.number))
     }
 
-    /// Returns the time until the beginning of the period that is `ahead` periods after the current
+    /// Returns the time until the start of the period that is `ahead` periods after the current
     /// one.
     pub(super) fn until(self, place: &Place, ahead: u64) -> Nanos {
         let begin = self.begin(place.number.saturating_add(ahead.into()));
         begin.since(place.at)
     }
 
-    /// Stores the clock difference of a position in a state.
+    /// Stores the clock offset of a position in the state.
     pub(super) fn note(self, words: &mut [u64], place: &Place) {
         if let (Grid::Clock, Some(last)) = (self.grid, words.last_mut()) {
             *last = place.ahead;

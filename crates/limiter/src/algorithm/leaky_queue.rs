@@ -1,21 +1,22 @@
-//! `leaky_queue`: the leaky bucket as a queue, with constant outflow.
+//! `leaky_queue`: the leaky bucket as a queue with constant outflow.
 //!
-//! Every admitted request gets the next free slot of length 1/rate and is held until then. At most
-//! `capacity` requests wait, and further requests are refused. The first `immediate` requests of a
-//! backlog do not wait, although they take their slots. The queue smooths a burst, whereas a funnel
-//! admits it or cuts it off.
+//! Every admitted request gets the next free time slot of length 1/rate, and is held until that
+//! slot begins. At most `capacity` requests wait at the same time. Further requests are refused.
+//! The first `immediate` requests of a backlog take slots, too, but do not wait for them. A queue
+//! smooths a burst, whereas a funnel admits what fits and refuses the rest.
 //!
-//! The level falls at the rate. A request of cost c that finds the level V is refused if V + c
-//! exceeds `capacity` + 1, or if it would wait longer than `max_wait`. Otherwise it waits until V
-//! has fallen to `immediate`, and the level rises by c. With cost 1, this is nginx's `limit_req`:
-//! its excess is V, its `burst` the capacity, its `delay` is `immediate`, and `nodelay` is an
-//! `immediate` of at least the capacity. (`burst=0` is a `funnel` of capacity 1.) In any window of
-//! length w, the requests that pass cost at most `immediate + rate·w` plus the cost of the last
-//! one, except that each wait is rounded up to a nanosecond.
+//! The level V of the queue falls at the rate. A request of cost c is refused if V + c exceeds
+//! `capacity` + 1, or if the request would wait longer than `max_wait`. Otherwise, c is added to
+//! the level at once, and the request is held until the level that it found has fallen to
+//! `immediate`. With cost 1, this is nginx's `limit_req`: V is its excess, `capacity` its `burst`,
+//! and `immediate` its `delay`. An `immediate` of at least `capacity` is its `nodelay`. (For
+//! `burst=0`, use a `funnel` of capacity 1.) In any interval of length w, the total cost of the
+//! requests that pass is at most `immediate + rate·w` plus the cost of the last request, except
+//! that each wait is rounded up to a nanosecond.
 //!
-//! A proportional edit scales only the part of the level for which no request waits.
+//! An edit with the carry `proportional` scales only the part of the level that causes no wait.
 //!
-//! Source: nginx, `ngx_http_limit_req_module`. The exact arithmetic is in `leak`.
+//! Source: nginx, `ngx_http_limit_req_module`. The `leak` module contains the exact arithmetic.
 
 use serde::Serialize;
 
@@ -28,7 +29,7 @@ use crate::meter::{Refund, USED_ONE, Used};
 use crate::time::Rate;
 use crate::time::{Clock, Nanos};
 
-/// Numbers of a leaky queue.
+/// Parameters of a leaky queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct LeakyQueue {
     capacity: u64,
@@ -47,8 +48,8 @@ const fn is_longest(max_wait: &Nanos) -> bool {
 }
 
 impl LeakyQueue {
-    /// Creates a queue with `capacity` slots for waiting requests, which pass one at a time at
-    /// `rate`. By default, every request of a backlog waits, for at most [`MAX_WAIT`].
+    /// Creates a queue for up to `capacity` waiting requests, which pass one at a time at `rate`.
+    /// By default, every request of a backlog waits, and the maximum wait is [`MAX_WAIT`].
     ///
     /// ```
     /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::LeakyQueue};
@@ -86,7 +87,7 @@ impl LeakyQueue {
         queue.immediate(self.immediate).waiting(self.max_wait)
     }
 
-    /// Returns this queue, but the first `immediate` requests of a backlog do not wait.
+    /// Returns this queue, but the first `immediate` requests of a backlog pass without waiting.
     ///
     /// ```
     /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::LeakyQueue};
@@ -119,7 +120,8 @@ impl LeakyQueue {
         Ok(Self { max_wait, ..self })
     }
 
-    /// Returns the highest level: all slots, and the request whose turn it is.
+    /// Returns the maximum level: one slot for each waiting request, and one for the request that
+    /// passes next.
     const fn places(&self) -> u64 {
         self.capacity.saturating_add(1)
     }
@@ -131,7 +133,7 @@ impl LeakyQueue {
         }
     }
 
-    /// Returns the answer after a decision that leaves a level of `drops`.
+    /// Returns the decision for a request after which the level is `drops`.
     fn at(&self, drops: u128) -> Decision {
         let (leak, level) = (self.leak(), self.leak().level());
         let places = level.units(leak.full().saturating_sub(drops));

@@ -1,18 +1,19 @@
-//! `sliding_counter`: approximately a number of units in any window, from two counters.
+//! `sliding_counter`: admits approximately a number of units in any window, estimated from two
+//! counters.
 //!
-//! Windows begin at multiples of `window` on the clock of the process, or on the wall clock
-//! (`align: clock`). All units of the current window count. The units of the previous window count
-//! in proportion to its overlap with a window that ends now: `previous·(window - elapsed) +
-//! current·window ≤ capacity·window`, in whole numbers. This is as cheap as a fixed window, without
-//! the jump at the end of a window.
+//! Windows begin at multiples of `window` on the process clock, or on the wall clock (`align:
+//! clock`). Units of the current window count in full. The units of the previous window count in
+//! proportion to its overlap with a window that ends now. In integer arithmetic, the limit is
+//! `previous·(window - elapsed) + current·window ≤ capacity·window`. A sliding counter is as cheap
+//! as a fixed window, but its capacity does not become available all at once when a window ends.
 //!
-//! The estimate is wrong if the requests of the previous window were not spread evenly. Compared
-//! with an exact count of the last window, it is at most `previous·elapsed/window` too low (if they
-//! came late) and `previous·(window - elapsed)/window` too high (if they came early), so it is
-//! never wrong by more than the capacity. In any time of length w it admits at most `capacity +
-//! capacity·w/window`, like a funnel of the same capacity and rate. The extreme case is a whole
-//! capacity at the very end of one window, followed by almost another capacity during the next
-//! window.
+//! The estimate is exact only if the requests of the previous window were spread evenly. The
+//! estimate is at most `previous·elapsed/window` too low (if those requests came late) and at most
+//! `previous·(window - elapsed)/window` too high (if they came early), so the error never exceeds
+//! the capacity. In any interval of length w, the limit admits at most `capacity +
+//! capacity·w/window`, like a funnel of the same capacity and rate. In the worst case, a client
+//! uses the whole capacity at the very end of one window, and almost the whole capacity again
+//! during the next window.
 //!
 //! Source: Cloudflare's "How we built rate limiting capable of scaling to millions of domains"
 //! (2017).
@@ -31,7 +32,7 @@ use crate::time::Rate;
 use crate::time::{Clock, Nanos};
 use crate::wide::{clamp, mul_div_ceil, times};
 
-/// Numbers of a sliding counter.
+/// Parameters of a sliding counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct SlidingCounter {
     capacity: u64,
@@ -40,10 +41,10 @@ pub struct SlidingCounter {
     align: Grid,
 }
 
-/// Mask of the lower half of a word, which is also the largest count.
+/// Mask of the lower half of a word, and maximum count.
 const LOW: u64 = 0xffff_ffff;
 
-/// The two counters at an instant.
+/// Both counters at an instant.
 #[derive(Clone, Copy, Debug)]
 struct CounterState {
     previous: u64,
@@ -52,7 +53,7 @@ struct CounterState {
 }
 
 impl SlidingCounter {
-    /// Creates a limit of approximately `capacity` in any `window`.
+    /// Creates a limit that admits approximately `capacity` units in any `window`.
     ///
     /// ```
     /// use loudou_limiter::{Limit, Limits, Nanos, algorithm::SlidingCounter};
@@ -79,7 +80,7 @@ impl SlidingCounter {
         Ok(Self::new(capacity.unwrap_or(self.capacity), self.window)?.aligned(self.align))
     }
 
-    /// Returns this limit with windows that begin at multiples of their length on `align`.
+    /// Returns this limit with windows aligned to the clock `align`.
     ///
     /// ```
     /// use loudou_limiter::algorithm::{Grid, SlidingCounter};
@@ -102,8 +103,8 @@ impl SlidingCounter {
         Periods::of(self.align, self.window)
     }
 
-    /// Reads the state: the number of the window that was current when it was written, and one word
-    /// with the counts of that window and of the previous one.
+    /// Reads the state. The first word is the index of the window that was current when the state
+    /// was written. The second word packs the counts of that window and the previous window.
     fn read(&self, words: &[u64], now: Nanos) -> CounterState {
         let (index, packed) = match words {
             [index, packed, ..] => (*index, *packed),
@@ -141,7 +142,7 @@ impl SlidingCounter {
         self.periods().until(&state.place, 1)
     }
 
-    /// Returns `units` in units of 1/window, in which levels are counted.
+    /// Converts `units` to multiples of 1/window, in which levels are measured.
     fn scaled(&self, units: u64) -> u128 {
         times(units, self.window.get())
     }
@@ -152,32 +153,32 @@ impl SlidingCounter {
         overlap.saturating_add(self.scaled(state.current))
     }
 
-    /// Returns the remaining time of the current window at the first instant at which the previous
-    /// window's `count` weighs at most `room`.
+    /// Returns how much time will remain in the current window when the previous window's `count`
+    /// first weighs at most `room`.
     fn left_when(&self, room: u64, count: u64) -> Nanos {
         let left = self.scaled(room).checked_div(count.into());
         Nanos::new(clamp(left.unwrap_or(u128::MAX))).min(self.window)
     }
 
-    /// Returns the time until a cost fits that does not fit now.
+    /// Returns the time until a cost fits if it does not fit now.
     fn retry_after(&self, state: &CounterState, cost: u64) -> Option<Nanos> {
         let (room, left) = (self.capacity.checked_sub(cost)?, self.left(state));
         if let Some(room) = room.checked_sub(state.current) {
-            // The cost fits within this window, as the previous window weighs less and less, or
-            // exactly at its end.
+            // The weight of the previous window falls, so the cost fits during the current window
+            // or exactly at its end.
             return Some(left.since(self.left_when(room, state.previous)));
         }
         let next = self.window.since(self.left_when(room, state.current));
         Some(left.saturating_add(next))
     }
 
-    /// Returns the position that is stored when a request takes units now.
+    /// Returns the position to store when a request takes units now.
     fn taking(&self, state: &CounterState, request: &BucketRequest) -> Place {
         let is_idle = state.previous == 0 && state.current == 0;
         self.periods().follow(state.place, is_idle, request.clock())
     }
 
-    /// Returns the answer after a decision that leaves `state`.
+    /// Returns the decision for a request that leaves the bucket in `state`.
     fn at(&self, state: &CounterState) -> Decision {
         let free = self.scaled(self.capacity).saturating_sub(self.level(state));
         let remaining = free.checked_div(self.window.get().into()).unwrap_or(0);
@@ -227,7 +228,7 @@ impl Meter for SlidingCounter {
         self.at(&state)
     }
 
-    /// Gives units back to the window from which they were taken.
+    /// Subtracts the units from the window in which they were taken.
     fn give_back(&self, words: &mut [u64], refund: &Refund<'_>) -> bool {
         let taken = self.taking(
             &self.read(refund.before, refund.request.now),
@@ -251,7 +252,7 @@ impl Meter for SlidingCounter {
             .div_ceil(u128::from(self.window.get()).max(1))
     }
 
-    /// The units of both windows, without the weight of the earlier one.
+    /// Sums the counts of both windows, without weighting the previous one.
     fn counted(&self, words: &[u64], now: Nanos) -> Option<u64> {
         let state = self.read(words, now);
         Some(state.current.saturating_add(state.previous))
@@ -270,7 +271,7 @@ impl Meter for SlidingCounter {
         self.write(words, &state);
     }
 
-    /// Writes the level into the current window.
+    /// Writes the level as the count of the current window.
     fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
         let state = CounterState {
             previous: 0,
@@ -280,7 +281,7 @@ impl Meter for SlidingCounter {
         self.write(words, &state);
     }
 
-    /// If the window and the clock are equal, both counters continue.
+    /// Both counters continue if the window length and the clock are unchanged.
     fn adopt(
         &self,
         words: &mut [u64],

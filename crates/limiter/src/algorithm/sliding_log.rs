@@ -1,19 +1,20 @@
-//! `sliding_log`: a number of units in every window, exact to the nanosecond.
+//! `sliding_log`: admits a number of units in any window, exact to the nanosecond.
 //!
 //! Use it for small limits that must be exact ("five passwords in ten minutes"). The bucket stores
 //! one entry for each admitted cost unit. An entry made at t counts while `now < t + window`, so at
-//! most `capacity` is admitted in any half-open time of one window length, and at most
-//! `capacity·(⌊w/window⌋ + 1)` in a time of length w. The price is memory: 8 bytes for each entry
-//! that counts. Because every request reads a whole page of buckets, the capacity is at most
-//! [`MAX_ENTRIES`].
+//! most `capacity` units are admitted in any half-open interval of one window length, and at most
+//! `capacity·(⌊w/window⌋ + 1)` in any interval of length w. The price is memory: 8 bytes for each
+//! entry that counts. The capacity is limited to [`MAX_ENTRIES`], because large buckets make pages
+//! large, and every request reads a whole page of buckets.
 //!
-//! With `count_refused`, a refused request makes entries too, for its cost or for the capacity if
-//! that is smaller, and the oldest entries are removed for them. A client that keeps sending is
-//! refused until it has paused for a window. The entries are also made if another limit of the rule
-//! refused the request.
+//! With `count_refused`, a refused request also adds entries, one per cost unit but at most
+//! `capacity`. The new entries replace the oldest entries. A client that keeps sending requests is
+//! refused until it has paused for a whole window. A refused request adds its entries even if it
+//! was another limit of the rule that refused it.
 //!
-//! Source: the sorted set of timestamps in Redis that Figma and others describe, but with the end
-//! of each entry instead of its beginning, and without unbounded growth under refusals.
+//! Source: the sorted set of timestamps in Redis that Figma and others describe. Here, an entry is
+//! the time at which it expires instead of the time of the request, and refusals cannot make the
+//! log grow without bound.
 
 use serde::Serialize;
 
@@ -30,7 +31,7 @@ use crate::time::{Clock, Nanos};
 /// Maximum capacity.
 pub const MAX_ENTRIES: u32 = 256;
 
-/// Numbers of a sliding log.
+/// Parameters of a sliding log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct SlidingLog {
     capacity: u64,
@@ -39,7 +40,7 @@ pub struct SlidingLog {
 }
 
 impl SlidingLog {
-    /// Creates a limit of `capacity` in any `window`.
+    /// Creates a limit that admits `capacity` units in any `window`.
     ///
     /// ```
     /// use loudou_limiter::{Limit, Limits, Nanos, algorithm::SlidingLog};
@@ -77,14 +78,14 @@ impl SlidingLog {
         Nanos::new(end).since(now).min(self.window)
     }
 
-    /// Returns the ends of the entries that count, newest first. The state has these entries first,
-    /// and then zeros or expired entries.
+    /// Returns the expiry times of the entries that count, newest first. In the state, these
+    /// entries come before all expired entries and zeros.
     fn live(words: &[u64], now: Nanos) -> &[u64] {
         let live = words.iter().take_while(|end| **end > now.get()).count();
         words.get(..live).unwrap_or(&[])
     }
 
-    /// Inserts `count` entries before the newest `kept` entries, and removes all others.
+    /// Inserts `count` new entries in front of the newest `kept` entries, and removes all others.
     fn push(&self, words: &mut [u64], count: usize, kept: usize, now: Nanos) {
         let end = now.saturating_add(self.window).get();
         words.rotate_right(count.min(words.len()));
@@ -93,7 +94,7 @@ impl SlidingLog {
         words.skip(kept).for_each(|word| *word = 0);
     }
 
-    /// Returns the answer after a decision that leaves the entries `live`.
+    /// Returns the decision for a request after which the entries `live` count.
     fn at(&self, live: &[u64], now: Nanos) -> Decision {
         let remaining = self.capacity.saturating_sub(count(live));
         let newest = live.first().copied().unwrap_or(0);
@@ -105,7 +106,7 @@ fn count(entries: &[u64]) -> u64 {
     u64::try_from(entries.len()).unwrap_or(u64::MAX)
 }
 
-/// Returns `count`, which is at most a capacity, as a number of entries.
+/// Converts a count, which is at most a capacity, to a number of entries.
 fn entries(count: u64) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
@@ -134,7 +135,7 @@ impl Meter for SlidingLog {
             .saturating_add(cost)
             .saturating_sub(self.capacity);
         if cost > 0 && over > 0 {
-            // Room is made by the entry that is number `over`, counted from the oldest.
+            // The cost fits once the `over` oldest entries have expired.
             let place = live.len().checked_sub(entries(over));
             let maker = place.and_then(|place| live.get(place));
             let retry_after = maker.map(|end| self.left(*end, now));
@@ -157,8 +158,8 @@ impl Meter for SlidingLog {
         true
     }
 
-    /// Removes the request's own entries. With `count_refused`, refusals may have removed entries
-    /// from a full log that would still count. Then nothing is given back.
+    /// Removes the request's own entries. With `count_refused`, refusals may have displaced entries
+    /// of a full log that would still count, so a full log keeps all its entries.
     fn give_back(&self, words: &mut [u64], refund: &Refund<'_>) -> bool {
         let BucketRequest { cost, now: at, .. } = refund.request;
         let live = Self::live(words, refund.last);
@@ -186,7 +187,7 @@ impl Meter for SlidingLog {
         Some(count(Self::live(words, now)))
     }
 
-    /// Removes or repeats evenly chosen entries.
+    /// Removes or duplicates evenly spaced entries until there are `count` entries.
     fn recount(&self, words: &mut [u64], count: u64, now: Nanos) {
         let old = Self::live(words, now).to_vec();
         let target = entries(count);
@@ -208,7 +209,7 @@ impl Meter for SlidingLog {
         entries(u64::from(MAX_ENTRIES).saturating_sub(self.capacity))
     }
 
-    /// The entries continue, each for at most the length of this window.
+    /// Keeps the entries, each for at most the new window length.
     fn adopt(
         &self,
         words: &mut [u64],

@@ -1,19 +1,21 @@
-//! `sliding_window`: a number of units per window, which moves slot by slot.
+//! `sliding_window`: admits a number of units per window. The window moves slot by slot.
 //!
-//! The window is cut into slots, which begin at multiples of `window/slots` on the clock of the
-//! process, or on the wall clock (`align: clock`). The current slot and the `slots - 1` slots
-//! before it admit at most `capacity` in total, and one slot admits at most `slot_capacity`.
-//! `slot_capacity` prevents a client from using up a whole window at once, so that capacity becomes
-//! free slot by slot. A cost above `slot_capacity` never fits. The remaining units of an answer are
-//! the units that could be taken now, which for a new bucket is the capacity of a slot.
+//! The window is divided into slots, which begin at multiples of `window/slots` on the process
+//! clock, or on the wall clock (`align: clock`). The current slot and the `slots - 1` slots before
+//! it admit at most `capacity` in total, and one slot admits at most `slot_capacity`.
+//! `slot_capacity` prevents a client from using the whole capacity at once, so that units become
+//! available again slot by slot. A request whose cost exceeds `slot_capacity` is always refused.
+//! The reported remaining units are the units that a request could take now, which for a new bucket
+//! is `slot_capacity`.
 //!
-//! A request counts for a time between `window - window/slots` and `window`, or up to one slot more
-//! or less if the wall clock has jumped. A time of length w that touches k slots therefore admits
-//! at most `capacity·⌊k/slots⌋ + min(capacity, slot_capacity·(k mod slots))`. A time of one window
-//! length touches `slots + 1` slots and admits at most `capacity + slot_capacity`.
+//! A request counts for between `window - window/slots` and `window`, or up to one slot more or
+//! less if the wall clock has jumped. In an interval that overlaps k slots, at most
+//! `capacity·⌊k/slots⌋ + min(capacity, slot_capacity·(k mod slots))` units are therefore admitted.
+//! An interval of one window length overlaps up to `slots + 1` slots, so at most `capacity +
+//! slot_capacity` units are admitted in it.
 //!
-//! Source: the leap array of Alibaba Sentinel. Here, slots need not be whole milliseconds: a slot
-//! begins at the first nanosecond at or after its multiple.
+//! Source: the leap array of Alibaba Sentinel. Unlike in Sentinel, slots need not be whole
+//! milliseconds. A slot begins at the first nanosecond at or after the multiple of `window/slots`.
 
 use core::array;
 
@@ -35,10 +37,10 @@ use crate::wide::{clamp, times};
 pub const MIN_SLOTS: u32 = 2;
 /// Maximum number of slots.
 pub const MAX_SLOTS: u32 = 64;
-/// Number of slots of a window that does not set one.
+/// Default number of slots.
 pub const DEFAULT_SLOTS: u32 = 10;
 
-/// Numbers of a sliding window.
+/// Parameters of a sliding window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct SlidingWindow {
     capacity: u64,
@@ -49,16 +51,17 @@ pub struct SlidingWindow {
     align: Grid,
 }
 
-/// Mask of the lower half of a word, which is also the largest count.
+/// Mask of the lower half of a word, and maximum count.
 const LOW: u64 = 0xffff_ffff;
 
-/// Units admitted in each slot, the current slot first. Entries beyond the number of slots are
-/// zero.
+/// Units admitted in each slot, starting with the current slot. Entries beyond the number of slots
+/// are zero.
 type Counts = [u64; 64];
 
 impl SlidingWindow {
-    /// Creates a limit of `capacity` per `window` with that number of slots, and of `slot_capacity`
-    /// in each slot. `None` means twice the even share of a slot.
+    /// Creates a limit of `capacity` units per `window`, divided into `slots` slots of at most
+    /// `slot_capacity` units each. If `slot_capacity` is `None`, each slot admits twice its even
+    /// share of the capacity.
     ///
     /// ```
     /// use loudou_limiter::{Limit, Limits, Nanos, algorithm::SlidingWindow};
@@ -86,7 +89,7 @@ impl SlidingWindow {
         let share = |of: u64| of.div_ceil(u64::from(slots).max(1));
         let twice = || share(capacity.saturating_mul(2));
         let slot_capacity = slot_capacity.unwrap_or_else(twice);
-        // With a smaller slot capacity, the window could never be full.
+        // With a smaller slot capacity, clients could never use the whole capacity of the window.
         if slot_capacity < share(capacity) || slot_capacity > capacity {
             return Err(BadNumbers::SlotCapacity);
         }
@@ -99,7 +102,7 @@ impl SlidingWindow {
         })
     }
 
-    /// Returns a copy of this limit with the given capacity, from which the capacity of a slot follows.
+    /// Returns a copy of this limit with the given capacity and the slot capacity that is the default for it.
     pub(super) fn with(&self, capacity: Option<u64>) -> Result<Self, BadNumbers> {
         let window = Self::new(
             capacity.unwrap_or(self.capacity),
@@ -110,7 +113,7 @@ impl SlidingWindow {
         Ok(window.aligned(self.align))
     }
 
-    /// Returns this limit with slots that begin at multiples of their length on `align`.
+    /// Returns this limit with slots aligned to the clock `align`.
     ///
     /// ```
     /// use loudou_limiter::algorithm::{Grid, SlidingWindow};
@@ -142,13 +145,13 @@ impl SlidingWindow {
         usize::try_from(self.slots).unwrap_or(0)
     }
 
-    /// Returns the number of words with counts. Each word has two counts.
+    /// Returns the number of words that store counts, two counts per word.
     fn pairs(&self) -> usize {
         self.slots().div_ceil(2)
     }
 
-    /// Returns the position of `now`. The state has the first instant of the newest slot, and then
-    /// the counts from that slot backwards, two in each word.
+    /// Returns the position of `now`. The state starts with the first instant of the newest slot.
+    /// The counts follow, from the newest to the oldest slot, two in each word.
     fn place(&self, words: &[u64], now: Nanos) -> Place {
         let newest = Nanos::new(words.first().copied().unwrap_or(0));
         let written = self.periods().number(newest);
@@ -184,21 +187,21 @@ impl SlidingWindow {
         }
     }
 
-    /// Returns the position that is stored when a request that finds `counts` takes units now.
+    /// Returns the position to store when a request takes units now, given the `counts` before it.
     fn taking(&self, place: Place, counts: &Counts, request: &BucketRequest) -> Place {
         self.periods()
             .follow(place, total(counts) == 0, request.clock())
     }
 
-    /// Returns the time until a slot leaves the window that is `age` slots older than the current
-    /// one.
+    /// Returns the time until the slot that is `age` slots older than the current slot leaves the
+    /// window.
     fn leaves(&self, age: usize, place: &Place) -> Nanos {
         let age = u64::try_from(age).unwrap_or(u64::MAX);
         let ahead = u64::from(self.slots).saturating_sub(age);
         self.periods().until(place, ahead)
     }
 
-    /// Returns the answer after a decision that leaves `counts`.
+    /// Returns the decision for a request that leaves the bucket with `counts`.
     fn at(&self, counts: &Counts, place: &Place) -> Decision {
         let in_window = self.capacity.saturating_sub(total(counts));
         let in_slot = self.slot_capacity.saturating_sub(first(counts));
@@ -207,8 +210,8 @@ impl SlidingWindow {
         Decision::admit(self.capacity, in_window.min(in_slot), reset_after)
     }
 
-    /// Returns the time until a cost fits that does not fit now, which is when enough slots have
-    /// left the window.
+    /// Returns the time until enough slots have left the window for `cost` to fit. The cost must
+    /// not fit now.
     fn retry_after(&self, counts: &Counts, cost: u64, place: &Place) -> Option<Nanos> {
         if cost > self.slot_capacity {
             return None;
@@ -218,14 +221,14 @@ impl SlidingWindow {
             staying = staying.saturating_add(**count);
             staying.saturating_add(cost) <= self.capacity
         });
-        // If the window has room and only the current slot is full, the cost fits when this slot
-        // ends.
+        // If the cost fits in the window and only the current slot is full, the cost fits as soon
+        // as the next slot begins.
         let stay = stay.count().min(self.slots().saturating_sub(1));
         Some(self.leaves(stay, place))
     }
 
-    /// Returns the oldest slot, counted backwards from the current one, that leaves the window no
-    /// earlier than `left` from now. If no slot leaves so late, returns the current one.
+    /// Returns the age of the oldest slot that stays in the window for at least the time `left`. If
+    /// no slot stays that long, returns 0, the current slot.
     fn leaving_after(&self, left: Nanos, place: &Place) -> usize {
         let mut late = (0..self.slots())
             .rev()
@@ -251,8 +254,8 @@ impl Meter for SlidingWindow {
         rate(self.capacity, self.window)
     }
 
-    /// A slot leaves the window one window length after its first instant, before which nothing was
-    /// taken from it.
+    /// Units are taken from a slot at its first instant at the earliest, and the slot leaves the
+    /// window one window length after that instant.
     fn drain_time(&self) -> Nanos {
         self.window
     }
@@ -291,7 +294,7 @@ impl Meter for SlidingWindow {
         self.at(&counts, &place)
     }
 
-    /// Gives units back to the slot from which they were taken.
+    /// Subtracts the units from the slot in which they were taken.
     fn give_back(&self, words: &mut [u64], refund: &Refund<'_>) -> bool {
         let found = self.place(refund.before, refund.request.now);
         let taken = self.taking(found, &self.read(refund.before, &found), &refund.request);
@@ -320,8 +323,8 @@ impl Meter for SlidingWindow {
         let (mut seen, mut taken) = (0_u64, 0);
         for slot in &mut counts {
             seen = seen.saturating_add(*slot);
-            // The share of all units that continues, rounded up, so that no slot loses units that a
-            // newer slot has gained.
+            // Rounds the cumulative share up, so that no slot loses units that a newer slot has
+            // gained.
             let target = clamp(times(seen, count).div_ceil(u128::from(all.max(1))));
             *slot = target.saturating_sub(taken);
             taken = target;
@@ -329,10 +332,10 @@ impl Meter for SlidingWindow {
         self.write(words, &counts, &place);
     }
 
-    /// Writes the level so that it counts as long as possible, with at most `slot_capacity` in each
-    /// slot. It starts with the slot before the current one, so that the capacity of the current
-    /// slot is not used up by earlier requests. Units that do not fit into all these slots go to
-    /// the current slot.
+    /// Distributes the level over the slots so that its units count for as long as possible, with
+    /// at most `slot_capacity` in each slot. Filling starts with the slot before the current one,
+    /// so that earlier usage does not take capacity from the current slot. Units that do not fit
+    /// into the previous slots go to the current slot.
     fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
         let mut counts = [0; 64];
         let mut left = units(used);
@@ -346,8 +349,8 @@ impl Meter for SlidingWindow {
         self.write(words, &counts, &self.periods().fresh(clock));
     }
 
-    /// Every slot continues in the oldest slot that does not leave before its requests would leave
-    /// in a window of this length.
+    /// Moves the count of each old slot to the oldest new slot in which the count does not expire
+    /// too early.
     fn adopt(
         &self,
         words: &mut [u64],
@@ -369,8 +372,8 @@ impl Meter for SlidingWindow {
         };
         let mut counts = [0_u64; 64];
         for (age, count) in old.iter().enumerate().take(before.slots()) {
-            // Slots shorter than a nanosecond leave together, so the end alone would not identify a
-            // slot.
+            // Slots shorter than a nanosecond can leave the window at the same instant, so that
+            // instant would not identify a slot.
             let slot = if in_same_slots {
                 age
             } else {

@@ -1,19 +1,21 @@
-//! `smooth_bursty`: pay later. A request of any cost passes as soon as the previous requests are
-//! paid for, and the next request waits for its cost.
+//! `smooth_bursty`: a limiter where requests pay later. A request of any cost passes as soon as the
+//! previous requests are paid for, and the next request waits until that cost is paid for.
 //!
-//! While no request arrives, permits are stored, at most as many as the rate gives in
-//! `burst_seconds`. Stored permits are used first and cause no wait. A new bucket has none. This
-//! suits a few jobs of very different size. A limit with a capacity would refuse the large ones.
+//! While no requests arrive, permits accumulate, up to the number that the rate yields in
+//! `burst_seconds`. Requests use stored permits first, without waiting for them. A new bucket has
+//! no stored permits. This algorithm suits a small number of jobs of very different sizes. An
+//! algorithm with a capacity would refuse the large jobs.
 //!
-//! A request that would wait longer than `max_wait` is refused. In any window of length w, the
-//! requests that pass cost at most `rate·(burst + w)` plus the cost of the last one, except that
-//! each wait is rounded up to a nanosecond. A debt lasts at most 3 660 days.
+//! A request that would wait longer than `max_wait` is refused. In any interval of length w, the
+//! total cost of the requests that pass is at most `rate·(burst + w)` plus the cost of the last
+//! request, except that each wait is rounded up to a nanosecond. A debt is capped at the cost that
+//! the rate pays off in 3 660 days.
 //!
 //! Source: Guava's `RateLimiter.create(permitsPerSecond)`, class `SmoothBursty` of 31.1. Guava's
-//! state is one value: the time at which the next request is free, minus the time in which the
-//! stored permits accumulated. Here this value is a level (`leak`). It is zero when the bucket is
-//! full of permits, and equals the burst when the bucket has none. Guava truncates waits to
-//! microseconds. Here, only the wait itself is rounded.
+//! state amounts to one value: the time at which the next request may pass, minus the time in which
+//! the stored permits accumulated. Here, this value is a level (`leak`), which is zero when the
+//! maximum number of permits is stored, and equals the burst when none are stored. Guava truncates
+//! waits to microseconds. Here, only the wait itself is rounded, up to a nanosecond.
 
 use serde::Serialize;
 
@@ -29,10 +31,10 @@ use crate::time::Rate;
 use crate::time::{Clock, Nanos};
 use crate::wide::{mul_div, mul_div_ceil, mul_div_near};
 
-/// Maximum burst: a day, in seconds.
+/// Maximum `burst_seconds`: one day.
 pub const MAX_BURST: Decimal = Decimal::from_thousandths(86_400_000);
 
-/// Numbers of a bursty pay-later limiter.
+/// Parameters of a bursty pay-later limiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct SmoothBursty {
     rate: Rate,
@@ -42,7 +44,8 @@ pub struct SmoothBursty {
 }
 
 impl SmoothBursty {
-    /// Creates a limiter that stores the permits of up to `burst_seconds` and holds no request.
+    /// Creates a limiter that stores the permits of up to `burst_seconds` and does not hold
+    /// requests.
     ///
     /// ```
     /// use loudou_limiter::{Decimal, Limit, Limits, Nanos, Rate, algorithm::SmoothBursty};
@@ -74,7 +77,8 @@ impl SmoothBursty {
         Self::new(rate.unwrap_or(self.rate), self.burst_seconds)?.waiting(self.max_wait)
     }
 
-    /// Returns this limiter, but with requests held for up to `max_wait` instead of refused.
+    /// Returns this limiter, but requests that would pass within `max_wait` are held instead of
+    /// refused.
     ///
     /// ```
     /// use loudou_limiter::{Decimal, Limit, Limits, Nanos, Rate, algorithm::SmoothBursty};
@@ -96,7 +100,7 @@ impl SmoothBursty {
         Nanos::from_millis(self.burst_seconds.thousandths().into())
     }
 
-    /// Returns the level at which no permit is stored and nothing is owed.
+    /// Returns the level at which no permits are stored and no cost is owed.
     fn even(&self) -> u128 {
         self.level().leaks_in(self.burst())
     }
@@ -110,7 +114,7 @@ impl SmoothBursty {
         Level { most, ..level }
     }
 
-    /// Returns the answer after a decision that leaves a level of `drops`.
+    /// Returns the decision for a request after which the level is `drops`.
     fn at(&self, drops: u128) -> Decision {
         let stored = self.even().checked_sub(drops);
         let remaining = stored.map_or(0, |stored| self.level().units(stored).saturating_add(1));
@@ -121,7 +125,7 @@ impl SmoothBursty {
 
 impl Meter for SmoothBursty {
     /// Maximum number of requests of cost 1 that pass at once: one for each stored permit, and one
-    /// that is paid for later.
+    /// that pays later.
     fn capacity(&self) -> u64 {
         self.level().units(self.even()).saturating_add(1)
     }
@@ -180,7 +184,8 @@ impl Meter for SmoothBursty {
         self.burst() == Nanos::ZERO
     }
 
-    /// All stored permits, and the one request that passes without a permit.
+    /// The level after all stored permits are used and one more request has passed without a
+    /// permit.
     fn full(&self) -> Used {
         let one = self.level().drops(1);
         self.level().to_used(self.even().saturating_add(one))
@@ -190,9 +195,9 @@ impl Meter for SmoothBursty {
         self.level().resume(words, used, clock.now);
     }
 
-    /// If the burst or the rate changes, the same number of permits is owed, and the same number or
-    /// share of permits is stored. A longer burst starts without additional permits, like a new
-    /// bucket.
+    /// If the burst or the rate changes, the number of owed permits stays the same. For stored
+    /// permits, either their number or their share of the maximum stays the same. A longer burst
+    /// adds no permits.
     fn adopt(
         &self,
         words: &mut [u64],

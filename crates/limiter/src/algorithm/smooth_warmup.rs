@@ -1,30 +1,31 @@
-//! `smooth_warmup`: pay later, and slower while cold.
+//! `smooth_warmup`: a limiter where requests pay later, and pay more while the limiter is cold.
 //!
 //! As in `smooth_bursty`, a request of any cost passes as soon as the previous requests are paid
-//! for. But stored permits are not a reserve. They measure how cold the backend is, and each costs
-//! more time the colder it is. This suits backends that must fill caches or open connections before
-//! they are fast.
+//! for. But stored permits are not a reserve. Their number measures how cold the backend is, and
+//! the colder the backend, the more time a stored permit costs. This algorithm suits backends that
+//! must fill caches or open connections before they are fast.
 //!
 //! A new bucket is cold, which means that the maximum number of permits is stored. In steady use,
 //! the interval between permits falls from `cold_factor`/rate to 1/rate within `warmup`. After
 //! `warmup` without requests, the bucket is cold again. A request that would wait longer than
-//! `max_wait` is refused. In any window of length w, the requests that pass cost at most `rate·w`
-//! plus the cost of the last one, except that each wait is rounded up to a nanosecond. A debt lasts
-//! at most 3 660 days.
+//! `max_wait` is refused. In any interval of length w, the total cost of the requests that pass is
+//! at most `rate·w` plus the cost of the last request, except that each wait is rounded up to a
+//! nanosecond. A debt is capped at an amount that takes 3 660 days to pay off.
 //!
 //! Source: Guava's `RateLimiter.create(permitsPerSecond, warmupPeriod)`, class `SmoothWarmingUp` of
-//! 31.1. Let u be the stored permits, counted as the time that they take at the stable rate, and f
-//! the cold factor. At most warmup/2 + 2·warmup/(1+f) is stored. With x = u − threshold above the
-//! threshold warmup/2, taking all stored permits costs u + x²·(f²−1)/(4·warmup). Fresh permits cost
-//! 1/rate each.
+//! 31.1. Let f be the cold factor, and u the stored permits, measured as the time that they take at
+//! the stable rate. The maximum of u is warmup/2 + 2·warmup/(1+f). The threshold is warmup/2. If u
+//! exceeds the threshold by x, taking all stored permits costs u + x²·(f²−1)/(4·warmup). Each fresh
+//! permit costs 1/rate.
 //!
-//! The arithmetic uses drops, of which a permit, a nanosecond, the threshold and the maximum are
-//! whole numbers: a drop is 1/(2·(1+f)·1000·amount) ns, at most 1/4000 ns. Only the square is
-//! rounded. The cost of stored permits is the difference of two sums. In a run of requests without
-//! a pause, the first sum is rounded up to a drop and all others are rounded down. So every split
-//! of a cost costs the same, no request of a run passes earlier than the formulas allow from the
-//! state in which the run began, and all requests together are less than two drops late. Permits
-//! that a pause stores are rounded up to a drop.
+//! The unit of the arithmetic is the drop, 1/(2·(1+f)·1000·amount) ns, which is at most 1/4000 ns.
+//! A permit, a nanosecond, the threshold and the maximum are whole numbers of drops, so only the
+//! quadratic term is rounded. The cost of stored permits is the difference of two sums. In a run of
+//! requests without a pause, the first sum is rounded up to a drop, and all other sums are rounded
+//! down. As a result, splitting a cost over several requests does not change the total. No request
+//! of a run passes earlier than the formulas allow from the state in which the run began, and all
+//! requests together are less than two drops late. The permits stored during a pause are rounded up
+//! to a drop.
 
 use serde::Serialize;
 
@@ -47,10 +48,10 @@ pub const COLD_FACTORS: [Decimal; 2] = [
     Decimal::from_thousandths(1_000),
     Decimal::from_thousandths(1_000_000),
 ];
-/// A factor of 1.
+/// A factor of 1, in thousandths.
 const ONE: u128 = 1_000;
 
-/// Numbers of a pay-later limiter with a warm-up.
+/// Parameters of a pay-later limiter with a warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct SmoothWarmup {
     rate: Rate,
@@ -60,19 +61,20 @@ pub struct SmoothWarmup {
     max_wait: Nanos,
 }
 
-/// State of a bucket at an instant, in drops.
+/// State of a bucket at an instant, measured in drops.
 #[derive(Clone, Copy, Debug)]
 struct WarmupState {
-    /// Time until everything is paid for.
+    /// Time until all admitted requests are paid for.
     debt: u128,
-    /// Difference to the maximum that can be stored. It shrinks once the debt is paid.
+    /// Difference between the stored permits and their maximum. The difference shrinks while there
+    /// is no debt.
     missing: u128,
 }
 
-/// All numbers are in drops. With amounts up to 10^9, periods and warm-ups up to 2^55 ns and
-/// factors up to 1000, they are below 2^110.
+/// All quantities are in drops. With amounts up to 10^9, periods and warm-ups up to 2^55 ns, and
+/// factors up to 1000, they stay below 2^110.
 impl SmoothWarmup {
-    /// Creates a limiter that is warm after `warmup` and holds no request.
+    /// Creates a limiter that is warm after `warmup` of steady use and does not hold requests.
     ///
     /// ```
     /// use loudou_limiter::{Decimal, Limit, Limits, Nanos, Rate, algorithm::SmoothWarmup};
@@ -104,7 +106,8 @@ impl SmoothWarmup {
         })
     }
 
-    /// Returns this limiter, but with requests held for up to `max_wait` instead of refused.
+    /// Returns this limiter, but requests that would pass within `max_wait` are held instead of
+    /// refused.
     ///
     /// ```
     /// use loudou_limiter::{Decimal, Limit, Limits, Nanos, Rate, algorithm::SmoothWarmup};
@@ -135,7 +138,7 @@ impl SmoothWarmup {
         product(self.warmup.get().into(), self.amount())
     }
 
-    /// Returns the factor that makes all products whole: 2·(1 + f), in thousandths.
+    /// Returns the factor that turns all products into whole numbers: 2·(1 + f), in thousandths.
     fn scale(&self) -> u128 {
         self.factor().saturating_add(ONE).saturating_mul(2)
     }
@@ -150,18 +153,19 @@ impl SmoothWarmup {
         product(self.rate.period().get().into(), self.scale())
     }
 
-    /// Returns warmup/2. Stored permits below this threshold cost no more than fresh ones.
+    /// Returns the threshold, warmup/2. Stored permits below the threshold cost no more than fresh
+    /// permits.
     fn threshold(&self) -> u128 {
         product(self.warmup(), self.factor().saturating_add(ONE))
     }
 
-    /// Returns how much is stored in one [`SmoothWarmup::scale`]-th of a nanosecond, multiplied by
-    /// the amount: 1/2 + 2/(1+f) of it.
+    /// Returns the numerator of the speed at which permits are stored again, 1/2 + 2/(1+f). The
+    /// denominator is [`SmoothWarmup::scale`].
     fn restores(&self) -> u128 {
         self.factor().saturating_add(ONE.saturating_mul(5))
     }
 
-    /// Returns the maximum that is stored: warmup/2 + 2·warmup/(1+f).
+    /// Returns the maximum of the stored permits: warmup/2 + 2·warmup/(1+f).
     fn max_stored(&self) -> u128 {
         product(self.warmup(), self.restores())
     }
@@ -179,13 +183,14 @@ impl SmoothWarmup {
         Nanos::new(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Returns how much is stored again in `time` drops, rounded up.
+    /// Returns the number of drops, rounded up, that are stored again during `time`, which is also
+    /// measured in drops.
     fn restored_in(&self, time: u128) -> u128 {
-        // A product that saturates is larger than any missing amount, so the result stays right.
+        // A saturated product still exceeds any missing amount, so the final result is correct.
         product(time, self.restores()).div_ceil(self.scale().max(1))
     }
 
-    /// Returns the time in drops after which `missing` is stored again.
+    /// Returns the time, in drops, after which `missing` drops are stored again.
     fn restore_time(&self, missing: u128) -> u128 {
         let Some(but_one) = missing.checked_sub(1) else {
             return 0;
@@ -194,7 +199,8 @@ impl SmoothWarmup {
         not_yet.saturating_add(1)
     }
 
-    /// Returns the cost of the first `stored` drops, which are taken last. `divide` rounds.
+    /// Returns the cost of the lowest `stored` drops, which are taken last. `divide` determines how
+    /// the quotient is rounded.
     fn price_of(&self, stored: u128, divide: fn(u128, u128, u128) -> u128) -> u128 {
         let above = stored.saturating_sub(self.threshold());
         let steep = self.factor().saturating_sub(ONE);
@@ -217,7 +223,7 @@ impl SmoothWarmup {
             .span(free.since(now))
             .saturating_add((*rest).into())
             .min(self.max_debt());
-        // The debt also includes a part of a nanosecond after `free`.
+        // `rest` is a fraction of a nanosecond beyond `free`, so the debt can outlast `free`.
         let idle = self.span(now.since(free));
         let back = self.restored_in(idle.saturating_sub(debt));
         WarmupState {
@@ -263,15 +269,15 @@ impl SmoothWarmup {
         self.nanos_ceil(state.debt.min(self.max_debt()).saturating_add(restored))
     }
 
-    /// Returns the answer after a decision that leaves `state`.
+    /// Returns the decision for a request that leaves the bucket in `state`.
     fn at(&self, state: WarmupState) -> Decision {
         Decision::admit(1, u64::from(state.debt == 0), self.reset_after(state))
     }
 }
 
 impl Meter for SmoothWarmup {
-    /// The algorithm admits a request of any cost and lets the next request wait for that cost, so there is never room
-    /// for more than one request at once.
+    /// A request of any cost is admitted and the next request waits for that cost, so at most one request can pass at
+    /// once.
     fn capacity(&self) -> u64 {
         1
     }
@@ -292,8 +298,8 @@ impl Meter for SmoothWarmup {
         self.max_wait
     }
 
-    /// The words are the time at which everything is paid for, in nanoseconds and drops, and the
-    /// missing amount in two words.
+    /// Two words contain the time at which all requests are paid for: its nanoseconds, and the
+    /// remaining drops. The other two words contain the missing amount.
     fn words(&self) -> usize {
         4
     }
@@ -318,18 +324,19 @@ impl Meter for SmoothWarmup {
         self.at(new).after(wait)
     }
 
-    /// The level is the debt alone, because stored permits are not a reserve.
+    /// Only the debt counts as used, because stored permits are not a reserve.
     fn used(&self, words: &[u64], now: Nanos) -> Used {
         mul_div_ceil(self.read(words, now).debt, USED_ONE, self.permit())
     }
 
-    /// The bucket is cold, like a new bucket.
+    /// Writes a cold bucket, like a new bucket.
     fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
         let debt = mul_div_ceil(used, self.permit(), USED_ONE);
         self.write(words, WarmupState { debt, missing: 0 }, clock.now);
     }
 
-    /// If the warm-up changes, the debt in permits and the warmth of the bucket stay the same.
+    /// An edit preserves the number of permits that are owed. Of the missing amount, it preserves
+    /// either the number of permits (carry `keep`) or the share of the maximum.
     fn adopt(
         &self,
         words: &mut [u64],
@@ -362,8 +369,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// The state is in whole multiples of the divisor of the square, so that nothing is rounded
-        /// in this test.
+        /// Compares the debt with exact values, which are multiplied by the divisor of the
+        /// quadratic term so that the test rounds nothing.
         #[test]
         #[expect(clippy::arithmetic_side_effects, reason = "the numbers are small")]
         fn a_run_is_never_early_and_hardly_late(

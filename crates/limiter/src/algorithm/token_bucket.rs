@@ -1,22 +1,22 @@
-//! `token_bucket`: tokens refill continuously (`greedy`) or in lumps (`interval`).
+//! `token_bucket`: a bucket of tokens that refill continuously (`greedy`) or in lumps (`interval`).
 //!
 //! A greedy bucket is a funnel seen from the other end: the remaining tokens are the capacity minus
-//! the water, and the same exact arithmetic (`leak`) computes them. An interval bucket adds
-//! `amount` tokens at once at every multiple of the period, like Bucket4j's intervally-aligned
-//! refill. Because these multiples are the same for every bucket, a full bucket has no phase and
-//! can be evicted without loss. The multiples are counted on the monotonic clock of the process, so
-//! they fall on different times of day in each process, or on the wall clock (`align: clock`). In
-//! any window of length w, an interval bucket admits at most `capacity + amount·(⌊w/period⌋ + 1)`,
-//! and another `amount` for each jump of the wall clock. A greedy bucket admits at most `capacity +
-//! rate·w`.
+//! the level of the funnel. Funnels and greedy buckets use the same exact arithmetic (`leak`). An
+//! interval bucket adds `amount` tokens at once at every multiple of the period, like Bucket4j's
+//! intervally-aligned refill. Because these multiples are the same for every bucket, a full bucket
+//! has no phase to remember and can be evicted without loss. By default, the multiples are counted
+//! on the monotonic clock of the process, so they fall on a different time of day in each process.
+//! With `align: clock`, they are counted on the wall clock. In any interval of length w, an
+//! interval bucket admits at most `capacity + amount·(⌊w/period⌋ + 1)`, plus `amount` for each jump
+//! of the wall clock. A greedy bucket admits at most `capacity + rate·w`.
 //!
-//! With `max_wait`, a request for which there are not enough tokens is held until they have
-//! arrived, if that takes at most `max_wait`. It takes the tokens at once, so later requests wait
-//! behind it. The times at which held requests pass keep the same bounds, except that each wait is
-//! rounded up to a nanosecond.
+//! With `max_wait`, a request that finds too few tokens is held until enough tokens have been
+//! refilled, provided that the wait is at most `max_wait`. A held request takes its tokens at once,
+//! so later requests queue behind it. The same bounds apply to the times at which held requests
+//! pass, except that each wait is rounded up to a nanosecond.
 //!
-//! A bucket starts with `initial` tokens. If that is below the capacity, a full bucket has more
-//! tokens than a new one, so its eviction loses tokens.
+//! A bucket starts with `initial` tokens. If `initial` is below the capacity, a full bucket has
+//! more tokens than a new bucket, so evicting a full bucket loses tokens.
 
 use serde::Serialize;
 
@@ -40,16 +40,16 @@ pub enum Refill {
     /// Continuously.
     #[default]
     Greedy,
-    /// The whole amount of the rate at every multiple of its period.
+    /// In lumps: the whole amount of the rate at every multiple of its period.
     Interval,
 }
 
 impl Refill {
-    /// Names in rule files.
+    /// Names of the variants in rule files.
     pub const NAMES: [&'static str; 2] = ["greedy", "interval"];
 }
 
-/// Numbers of a token bucket.
+/// Parameters of a token bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct TokenBucket {
     capacity: u64,
@@ -60,9 +60,9 @@ pub struct TokenBucket {
     initial: u64,
     #[serde(skip_serializing_if = "Nanos::is_zero")]
     max_wait: Nanos,
-    /// Number of periods of the whole bucket in a period of this bucket, which is more than 1 only for a
-    /// part of an interval bucket. States count periods of the whole bucket, so that the whole bucket and
-    /// its parts can read each other's states.
+    /// Length of this bucket's period, in periods of the undivided bucket. Only an Envoy's share of an interval bucket
+    /// can have a value above 1. Stored states count periods of the undivided bucket, so that the undivided bucket and
+    /// its shares can read each other's states.
     #[serde(skip)]
     of_whole: u64,
 }
@@ -106,8 +106,8 @@ impl TokenBucket {
         })
     }
 
-    /// Returns a copy of this bucket with the given capacity and rate. With
-    /// another capacity, it starts full.
+    /// Returns a copy of this bucket with the given capacity and rate. If the capacity is replaced,
+    /// the bucket starts full.
     pub(super) fn with(
         &self,
         capacity: Option<u64>,
@@ -119,8 +119,8 @@ impl TokenBucket {
         bucket.aligned(self.align)?.waiting(self.max_wait)
     }
 
-    /// Returns this bucket with refills at multiples of the period on `align`. A greedy bucket has
-    /// no such instants, so it accepts only the clock of the process.
+    /// Returns this bucket with refills aligned to the clock `align`. A greedy bucket refills
+    /// continuously, so it accepts only the process clock.
     ///
     /// ```
     /// use loudou_limiter::algorithm::{Grid, Refill, TokenBucket};
@@ -143,7 +143,8 @@ impl TokenBucket {
         Ok(Self { align, ..self })
     }
 
-    /// Returns this bucket, but with requests held for up to `max_wait` instead of refused.
+    /// Returns this bucket, but requests that will find enough tokens within `max_wait` are held
+    /// instead of refused.
     ///
     /// ```
     /// use loudou_limiter::algorithm::{Refill, TokenBucket};
@@ -178,7 +179,8 @@ impl TokenBucket {
         })
     }
 
-    /// Returns one of `envoys` equal parts of this bucket. A lump has at least one token.
+    /// Divides this bucket into `envoys` equal shares, and returns one share. Each lump of the
+    /// share has at least one token.
     pub(super) fn divided(&self, envoys: u32) -> Self {
         let capacity = part(self.capacity, envoys);
         let rate = match self.refill {
@@ -206,8 +208,8 @@ impl TokenBucket {
         Periods::of(self.align, self.rate.period())
     }
 
-    /// Returns the position of `now`. The state has the number of the period in which it was
-    /// written, and the tokens that were used then.
+    /// Returns the position of `now`. The state consists of the index of the period in which it was
+    /// written, and the number of tokens that were used then.
     fn place(&self, words: &[u64], now: Nanos) -> Place {
         let written = words.first().copied().unwrap_or(0);
         let written = written.checked_div(self.of_whole).unwrap_or(0);
@@ -222,8 +224,8 @@ impl TokenBucket {
         }
     }
 
-    /// Returns the maximum number of used tokens: the capacity, and the tokens that refill within
-    /// the longest time for which a debt is stored.
+    /// Returns the maximum number of used tokens: the capacity plus the tokens that refill within
+    /// [`MAX_REMEMBERED`], for which a debt is kept.
     fn max_used(&self) -> u64 {
         let lumps = MAX_REMEMBERED.get().checked_div(self.rate.period().get());
         let debt = lumps
@@ -240,7 +242,7 @@ impl TokenBucket {
         used.saturating_sub(refilled).min(self.max_used())
     }
 
-    /// Returns the number of the period of the whole bucket that contains this position.
+    /// Returns the index of the undivided bucket's period that contains this position.
     fn number_of_whole(&self, place: &Place) -> u128 {
         if self.of_whole == 1 {
             return place.number;
@@ -259,8 +261,9 @@ impl TokenBucket {
         self.periods().note(words, place);
     }
 
-    /// Returns the position that is stored when a request that finds `used` tokens used takes units
-    /// now. The periods stay as they are if the request is held, because it was promised a time.
+    /// Returns the position to store when a request takes tokens now, given that `used` tokens are
+    /// already used. If the request is held, the position stays on the stored clock offset, because
+    /// its wait was computed with that offset.
     fn taking(&self, place: Place, used: u64, request: &BucketRequest) -> Place {
         if used.saturating_add(request.cost) > self.capacity {
             return place;
@@ -290,7 +293,8 @@ impl TokenBucket {
         self.at(new, &place).after(wait)
     }
 
-    /// Like [`Level::give_back`](crate::leak::Level::give_back), but in lumps.
+    /// Like [`Level::give_back`](crate::leak::Level::give_back), but for tokens that refill in
+    /// lumps.
     fn give_back_interval(&self, words: &mut [u64], refund: &Refund<'_>) -> bool {
         let place = self.place(words, refund.last);
         let used = self.used_tokens(words, &place);
@@ -313,7 +317,7 @@ impl TokenBucket {
         left.min(used) > 0
     }
 
-    /// Returns the answer after a decision that leaves `used` tokens used.
+    /// Returns the decision for a request after which `used` tokens are used.
     fn at(&self, used: u64, place: &Place) -> Decision {
         let remaining = self.capacity.saturating_sub(used);
         let reset_after = self.until_tokens(used, place);
@@ -422,7 +426,8 @@ impl Meter for TokenBucket {
         self.is_greedy().then(|| self.leak())
     }
 
-    /// Periods of equal length on the same clock continue.
+    /// If both buckets refill in lumps, with periods of the same length on the same clock, the used
+    /// tokens and the position in the period are preserved.
     fn adopt(
         &self,
         words: &mut [u64],

@@ -1,23 +1,23 @@
-//! Arithmetic that the window algorithms share.
+//! Arithmetic shared by the window algorithms.
 
 use crate::meter::{USED_ONE, Used};
 use crate::time::Nanos;
 use crate::time::Rate;
 use crate::wide::clamp;
 
-/// Returns the rate of the capacity per window.
+/// Returns the rate at which a limit of `capacity` per `window` admits units.
 pub(super) fn rate(capacity: u64, window: Nanos) -> Option<Rate> {
     Rate::new(u32::try_from(capacity).ok()?, window)
 }
 
-/// Returns the cost units of a level, rounded up.
+/// Converts a level to cost units, rounded up.
 pub(super) fn units(used: Used) -> u64 {
     clamp(used.div_ceil(USED_ONE))
 }
 
-/// Returns how long a count continues in a window of length `new`, if it had `left` in a window of
-/// length `old`. In a longer window the count lasts longer by the difference. In a shorter window
-/// it lasts at most the length of that window.
+/// Returns how much longer a count lasts in a window of length `new`, if it would last `left` in a
+/// window of length `old`. A longer window prolongs the count by the difference. In a shorter
+/// window, the count lasts at most the length of that window.
 pub(super) fn left_after(left: Nanos, old: Nanos, new: Nanos) -> Nanos {
     left.saturating_add(new.since(old)).min(new)
 }
@@ -65,7 +65,7 @@ mod tests {
             assert!(decide(&mut words, 2, later).is_refused());
             assert!(decide(&mut words, 3, later).is_refused());
             assert!(!decide(&mut words, 0, later).is_refused());
-            // This is also true when no request counts any more.
+            // A cost of 0 writes nothing even after all counts have expired.
             assert!(!decide(&mut words, 0, Nanos::from_secs(5)).is_refused());
             assert_eq!(words, before);
             let noted = meter.note_refusal(&mut words, &BucketRequest::new(1, later));
@@ -76,7 +76,7 @@ mod tests {
         }
     }
 
-    /// A conversion never gives capacity away, and it keeps use beyond the capacity.
+    /// Converting a level never makes units available, and keeps usage that exceeds the capacity.
     #[test]
     fn levels_are_written_rounded_up() {
         let now = Nanos::from_secs(1);

@@ -1,7 +1,7 @@
-//! Time zones as rule files write them: `UTC`, an offset, or a rule in the form of POSIX.
+//! Time zones as written in rule files: `UTC`, an offset, or a POSIX rule.
 //!
-//! A rule says everything about a zone, so the filter needs no time zone database, and a window
-//! cannot change its length because a machine was updated.
+//! A POSIX rule describes a zone completely, so the filter needs no time zone database, and a
+//! system update cannot change the length of a window.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -10,9 +10,9 @@ use serde::{Serialize, Serializer};
 
 use super::{DAY, day_of, days_in, is_leap, year_of, year_start};
 
-/// Maximum size of a zone, in bytes.
+/// Maximum length of a zone string, in bytes.
 pub const MAX_ZONE: usize = 80;
-/// Form of a zone, for error messages.
+/// Expected format of a zone, for error messages.
 pub const ZONE_FORM: &str =
     "UTC, an offset such as +09:00, or a POSIX rule such as CET-1CEST,M3.5.0,M10.5.0/3";
 
@@ -29,41 +29,42 @@ pub struct Zone {
 /// Daylight saving time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Summer {
-    /// Seconds by which it is ahead of UTC.
+    /// Seconds by which daylight saving time is ahead of UTC.
     offset: i64,
     begins: Change,
     ends: Change,
 }
 
-/// A change of the clocks in every year.
+/// A clock change that happens every year.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Change {
     day: ChangeDay,
-    /// Seconds from midnight, on the clocks before the change.
+    /// Seconds after midnight, as shown by the clocks before the change.
     second: i64,
 }
 
-/// Day of a change.
+/// Day of a clock change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ChangeDay {
-    /// `Jn`: a day of the year from 1, without February 29.
+    /// `Jn`: a 1-based day of the year, not counting February 29.
     WithoutLeapDay(i64),
-    /// `n`: a day of the year from 0, with February 29.
+    /// `n`: a 0-based day of the year, counting February 29.
     WithLeapDay(i64),
-    /// `Mm.w.d`: a weekday of a month.
+    /// `Mm.w.d`: a weekday in a certain week of a month.
     Weekday {
-        /// From 0.
+        /// Month of the year (0-based).
         month: i64,
-        /// From 0. The fifth is the last in the month.
+        /// Occurrence of the weekday in the month (0-based). The fifth occurrence means the last
+        /// one in the month.
         week: i64,
-        /// From 0 for Sunday.
+        /// Day of the week: 0 for Sunday to 6 for Saturday.
         weekday: i64,
     },
 }
 
 impl Change {
-    /// Returns the second of the change in a year, in a zone that is `offset` ahead of UTC until
-    /// then.
+    /// Returns the time of the change in `year`, in seconds since the Unix epoch. `offset` is the
+    /// number of seconds by which the clocks are ahead of UTC before the change.
     fn at(self, year: i64, offset: i64) -> i64 {
         let day = match self.day {
             ChangeDay::WithoutLeapDay(day) => {
@@ -94,8 +95,8 @@ impl Change {
 }
 
 impl Zone {
-    /// Parses a zone. Returns `None` if the text has another form. In particular, the filter does
-    /// not know names such as `Europe/Berlin`.
+    /// Parses a zone in the format [`ZONE_FORM`]. Returns `None` for invalid strings, and also for
+    /// names such as `Europe/Berlin`, which would need a time zone database.
     ///
     /// ```
     /// use loudou_limiter::calendar::Zone;
@@ -120,7 +121,7 @@ impl Zone {
         })
     }
 
-    /// Returns UTC, the default.
+    /// Returns UTC, the default zone.
     pub fn utc() -> Self {
         Self {
             text: "UTC".into(),
@@ -129,19 +130,21 @@ impl Zone {
         }
     }
 
-    /// Returns the smallest and the largest number of seconds by which its clocks are ahead of UTC.
+    /// Returns the minimum and maximum number of seconds by which the zone's clocks are ahead of
+    /// UTC.
     pub(super) fn offsets(&self) -> (i64, i64) {
         let other = self.summer.map_or(self.standard, |summer| summer.offset);
         (self.standard.min(other), self.standard.max(other))
     }
 
-    /// Returns the seconds by which its clocks are ahead of UTC at an instant.
+    /// Returns the number of seconds by which the zone's clocks are ahead of UTC at `instant`.
     pub fn offset(&self, instant: i64) -> i64 {
         let Some(summer) = self.summer else {
             return self.standard;
         };
-        // A summer that ends when the next one begins lasts all year, so the beginning, which is
-        // the larger pair, takes precedence over an end at the same time.
+        // If daylight saving time ends at the instant at which it begins again, it lasts all year.
+        // Of two changes at the same instant, `max` therefore selects the beginning, because `true`
+        // is greater than `false`.
         let past = self.changes(instant).filter(|(at, _)| *at <= instant);
         match past.max() {
             Some((_, true)) => summer.offset,
@@ -149,8 +152,8 @@ impl Zone {
         }
     }
 
-    /// Returns the changes of the years around an instant, with true for the beginning of summer.
-    /// A change can be up to a week outside its year.
+    /// Returns the clock changes in the years around `instant`. The flag is true if daylight saving
+    /// time begins. A change defined for one year can fall up to a week outside that year.
     fn changes(&self, instant: i64) -> impl Iterator<Item = (i64, bool)> {
         let year = year_of(instant.saturating_add(self.standard).div_euclid(DAY));
         let years = year.saturating_sub(2)..=year.saturating_add(1);
@@ -166,15 +169,15 @@ impl Zone {
         })
     }
 
-    /// Returns the first instant at which its clocks show `local`, in seconds since 1970, or a
-    /// later time.
+    /// Returns the first instant at which the zone's clocks show `local` or a later time. `local`
+    /// and the instant are in seconds since 1970.
     pub(super) fn first_at(&self, local: i64) -> i64 {
         let (least, most) = self.offsets();
         let (earliest, latest) = (local.saturating_sub(most), local.saturating_sub(least));
         if self.offset(earliest) == most {
             return earliest;
         }
-        // Until the clocks are put forward, they show less than `local`.
+        // Until the clocks are put forward, they show a time before `local`.
         let forward = self
             .changes(earliest)
             .map(|(at, _)| at)
@@ -184,7 +187,7 @@ impl Zone {
 }
 
 impl fmt::Display for Zone {
-    /// Writes the zone as it was parsed.
+    /// Writes the string from which the zone was parsed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
@@ -196,7 +199,7 @@ impl Serialize for Zone {
     }
 }
 
-/// Parses an offset such as `+09:00`, east of Greenwich.
+/// Parses an offset such as `+09:00`. Positive offsets are east of Greenwich.
 fn iso_offset(text: &str) -> Option<i64> {
     let (hours, minutes) = text.get(1..)?.split_once(':')?;
     let two = |digits: &str, most: i64| {
@@ -220,7 +223,8 @@ fn time((hours, minutes, seconds): (i64, i64, i64)) -> i64 {
         .saturating_add(seconds)
 }
 
-/// Parses a rule such as `CET-1CEST,M3.5.0,M10.5.0/3`: the offset of standard time, and summer time.
+/// Parses a POSIX rule such as `CET-1CEST,M3.5.0,M10.5.0/3`. Returns the offset of standard time,
+/// and daylight saving time if the rule contains it.
 fn posix(text: &[u8]) -> Option<(i64, Option<Summer>)> {
     let mut rest = Rest(text);
     rest.name()?;
@@ -230,7 +234,7 @@ fn posix(text: &[u8]) -> Option<(i64, Option<Summer>)> {
     }
     rest.name()?;
     let offset = match rest.0 {
-        // By default, summer time is an hour ahead of standard time.
+        // By default, daylight saving time is an hour ahead of standard time.
         [b',', ..] => standard.saturating_add(3_600),
         _ => rest.time(24)?.saturating_neg(),
     };
@@ -243,7 +247,7 @@ fn posix(text: &[u8]) -> Option<(i64, Option<Summer>)> {
     rest.0.is_empty().then_some((standard, Some(summer)))
 }
 
-/// The part of a rule that has not been parsed yet.
+/// The unparsed remainder of a POSIX rule.
 struct Rest<'a>(&'a [u8]);
 
 impl Rest<'_> {
@@ -260,7 +264,7 @@ impl Rest<'_> {
         count
     }
 
-    /// Skips the name of a time, such as `CET` or `<+03>`.
+    /// Skips a time zone abbreviation such as `CET` or `<+03>`.
     fn name(&mut self) -> Option<()> {
         let (count, closed) = if self.accept(b'<') {
             let count = self.skip(|b| b.is_ascii_alphanumeric() || b == b'+' || b == b'-');
@@ -271,7 +275,7 @@ impl Rest<'_> {
         (count >= 3 && closed).then_some(())
     }
 
-    /// Parses a number of at most three digits.
+    /// Parses a number of up to three digits between `least` and `most`.
     fn number(&mut self, least: i64, most: i64) -> Option<i64> {
         let (before, count) = (self.0, self.skip(|b| b.is_ascii_digit()));
         if !(1..=3).contains(&count) {

@@ -1,24 +1,24 @@
-//! The circuit breaker between an Envoy and the engine. After some consecutive failures, no calls
-//! are made and decisions are local, until a single call is answered.
+//! Circuit breaker between an Envoy and the engine. After a number of consecutive failures, the
+//! Envoy makes no calls and decides locally until the engine answers a single call, the probe.
 //!
-//! The breaker stays open for a time that doubles with each failed probe and has a random part, so
-//! that many Envoys do not return at once. [`Policy::most`] limits that time, so that a fleet
-//! recovers soon.
+//! The time for which the breaker stays open doubles with each failed probe. This time is
+//! randomized so that many Envoys do not call the engine again at the same moment, and capped at
+//! [`Policy::most`] so that a fleet recovers quickly.
 
 use crate::time::Nanos;
 
 use super::jitter::between;
 
-/// Numbers of a breaker.
+/// Parameters of a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Number of consecutive failures that open it, at least 1.
+    /// Number of consecutive failures that open the breaker, at least 1.
     pub failures: u32,
-    /// Time for which it first stays open.
+    /// Upper bound of the time for which the breaker stays open before the first probe.
     pub first: Nanos,
-    /// Maximum time for which it stays open before the next probe, and for which it waits for the
-    /// answer to a probe. If only some calls fail, an Envoy decides alone for this time while the
-    /// others have the whole rate.
+    /// Maximum time for which the breaker stays open before a probe, and timeout of a probe. If
+    /// calls fail for a single Envoy, that Envoy decides locally for this time, while the other
+    /// Envoys can still use the whole rate.
     pub most: Nanos,
 }
 
@@ -32,30 +32,30 @@ impl Default for Policy {
     }
 }
 
-/// Returns a duration, doubled this many times.
+/// Returns `span` multiplied by 2^`times`.
 pub(super) fn doubled(span: Nanos, times: u32) -> Nanos {
     let factor = 1_u64.checked_shl(times).unwrap_or(u64::MAX);
     Nanos::new(span.get().saturating_mul(factor))
 }
 
-/// The calls that a breaker permits.
+/// State of a breaker, which determines the calls that it permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// All calls.
+    /// All calls are permitted.
     Closed,
-    /// No call before `until`, and then one call.
+    /// No call is permitted before `until`. After that, a single call is permitted as a probe.
     Open {
-        /// Time of the next permitted call.
+        /// Time from which the probe is permitted.
         until: Nanos,
     },
-    /// No call, because the answer to a probe is outstanding.
+    /// No call is permitted, because a probe is in flight.
     Probing {
-        /// Time at which the probe counts as lost.
+        /// Time at which an unanswered probe counts as lost.
         until: Nanos,
     },
 }
 
-/// A circuit breaker, which is initially closed.
+/// A circuit breaker. The breaker is initially closed.
 ///
 /// ```
 /// use loudou_limiter::Nanos;
@@ -89,8 +89,8 @@ impl Breaker {
         }
     }
 
-    /// Returns true if a call may be made now. If the breaker is open, this call is the probe, so
-    /// the caller must make it.
+    /// Returns true if the caller may make a call now. If the breaker is open, that call is the
+    /// probe, so the caller must make it.
     pub fn may_call(&mut self, now: Nanos) -> bool {
         match self.state {
             State::Closed => true,
@@ -105,24 +105,27 @@ impl Breaker {
         }
     }
 
-    /// Returns true if decisions are local. They stay local while a probe is in flight.
+    /// Returns true if decisions are made locally. Decisions are still made locally while a probe
+    /// is in flight.
     pub const fn is_open(&self) -> bool {
         !matches!(self.state, State::Closed)
     }
 
-    /// Returns the calls that it permits.
+    /// Returns the state of the breaker.
     pub const fn state(&self) -> State {
         self.state
     }
 
-    /// Records a failed call. Returns true if that opened the breaker. `random` are 64 random bits.
+    /// Records a failed call. Returns true if this failure opened the breaker. `random` consists of
+    /// 64 random bits.
     pub fn failed(&mut self, now: Nanos, random: u64) -> bool {
         self.failures = self.failures.saturating_add(1);
         let Some(beyond) = self.failures.checked_sub(self.policy.failures.max(1)) else {
             return false;
         };
         let was_closed = self.state == State::Closed;
-        // Calls that were sent before the breaker opened may fail later. They are not probes.
+        // This call was sent before the breaker opened. The call is not a probe, so its failure
+        // does not prolong the open state.
         if matches!(self.state, State::Open { .. }) {
             self.failures = self.failures.saturating_sub(1);
             return false;
@@ -133,7 +136,7 @@ impl Breaker {
         was_closed
     }
 
-    /// Records a successful call. Returns true if that closed the breaker.
+    /// Records a successful call. Returns true if this call closed the breaker.
     pub fn succeeded(&mut self) -> bool {
         let was_open = self.state != State::Closed;
         self.failures = 0;

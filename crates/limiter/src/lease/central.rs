@@ -1,13 +1,13 @@
-//! The engine's side of a lease: the computation of its script, as a pure function.
+//! The engine's side of a lease: what its script computes, as a pure function.
 //!
-//! A demand is granted by all limits of a key or by none. Only the engine's clock determines how
-//! much has refilled. If the numbers of a limit change, used units stay used, and leave at the new
-//! rate.
+//! Tokens are taken from all limits of a key or from none. Only the engine's clock determines how
+//! many units have refilled. If the parameters of a limit change, used units stay used and refill
+//! at the new rate.
 //!
-//! The engine's clock can jump, because another machine answers after a failover. If it jumps ahead
-//! by `j`, units refill that much earlier. If it jumps back by `j`, a level takes that much longer.
-//! Windows and periods that are further ahead than the next one are treated as the next one, so
-//! that they end soon.
+//! The engine's clock can jump, because a different machine answers after a failover. If the clock
+//! jumps ahead by `j`, units refill earlier by `j`. If the clock jumps back by `j`, units refill
+//! later by `j`. A stored window or period that is further ahead than the next one is treated as
+//! the next one, so that its count expires soon.
 
 use smallvec::SmallVec;
 
@@ -27,7 +27,7 @@ pub struct Central {
 }
 
 impl Central {
-    /// Answers a lease request at a time of the engine's clock.
+    /// Answers a lease request. `now` is the time on the engine's clock.
     ///
     /// ```
     /// use loudou_limiter::lease::{Central, Demand, LeaseSettings, Shared, Terms};
@@ -71,8 +71,8 @@ impl Central {
         }
     }
 
-    /// Returns the levels under the numbers of a lease request. A limit continues from the level
-    /// with equal numbers, or else from the level at its place. A new limit is full.
+    /// Converts the levels to the limits of a lease request. Each limit continues the level with
+    /// equal parameters or, if there is none, the level at the same index. A new limit starts full.
     fn under(&self, terms: &Terms, now: Nanos) -> SmallVec<[Level; 2]> {
         let numbers = terms.limits().iter().enumerate();
         let levels = numbers.map(|(place, limit)| {
@@ -87,11 +87,12 @@ impl Central {
     }
 }
 
-/// State of one limit.
+/// State of one limit in the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Level {
     limit: Shared,
-    /// For a leak, its state. Otherwise, the number of a period and the units used in it.
+    /// For a leak, the state words of the leak. For other limits, the index of a period and the
+    /// number of units used in that period.
     words: [u64; 2],
 }
 
@@ -103,11 +104,11 @@ impl Level {
         }
     }
 
-    /// Returns the level under other numbers.
+    /// Converts the level to another limit.
     fn under(mut self, limit: Shared, now: Nanos) -> Self {
         if limit == self.limit {
-            // If the clock went back far, the counted units must be rewritten, because they would
-            // otherwise never expire.
+            // If the clock has jumped far back, the period index must be rewritten, because the
+            // count would otherwise not expire before the clock reaches the old index.
             if let Kind::Lumps(lumps) = Kind::of(limit) {
                 self.words = [lumps.number(self.words, now), lumps.used(self.words, now)];
             }
@@ -128,7 +129,7 @@ impl Level {
         level
     }
 
-    /// Takes units, even if fewer are available.
+    /// Takes `units`, even if fewer units are available.
     fn charge(&mut self, units: u64, now: Nanos) {
         if units == 0 {
             return;
@@ -147,7 +148,7 @@ impl Level {
         }
     }
 
-    /// Returns the available units, rounded down.
+    /// Returns the number of available units, rounded down.
     fn free(&self, now: Nanos) -> u64 {
         match Kind::of(self.limit) {
             Kind::Leak(leak) => {
@@ -158,7 +159,7 @@ impl Level {
         }
     }
 
-    /// Returns true if more units are taken than the capacity.
+    /// Returns true if the used units exceed the capacity.
     fn is_over(&self, now: Nanos) -> bool {
         match Kind::of(self.limit) {
             Kind::Leak(leak) => leak.level().read(&self.words, now) > leak.full(),
@@ -183,7 +184,7 @@ impl Level {
         }
     }
 
-    /// Returns the time until the window ends.
+    /// Returns the time until the current window ends, or `None` for a limit without windows.
     fn ends_in(&self, now: Nanos) -> Option<Nanos> {
         match (self.limit, Kind::of(self.limit)) {
             (Shared::Window { .. }, Kind::Lumps(lumps)) => Some(lumps.until(1, self.words, now)),
@@ -192,7 +193,7 @@ impl Level {
     }
 }
 
-/// The two ways in which units refill.
+/// How the units of a limit refill.
 enum Kind {
     /// Continuously.
     Leak(Leak),
@@ -218,16 +219,16 @@ impl Kind {
     }
 }
 
-/// Units that refill at the multiples of a period.
+/// A limit whose units refill at multiples of a period.
 struct Lumps {
     capacity: u64,
     period: Nanos,
-    /// Number of units that refill at once, at least 1.
+    /// Number of units per refill, at least 1.
     lump: u64,
 }
 
 impl Lumps {
-    /// Returns the number of the period that runs at `now`.
+    /// Returns the index of the current period.
     fn number(&self, [written, used]: [u64; 2], now: Nanos) -> u64 {
         let number = now.get().checked_div(self.period.get()).unwrap_or(0);
         if used == 0 {
@@ -236,14 +237,14 @@ impl Lumps {
         number.max(written.min(number.saturating_add(1)))
     }
 
-    /// Returns the units used at `now`.
+    /// Returns the number of used units at `now`.
     fn used(&self, words: [u64; 2], now: Nanos) -> u64 {
         let [written, used] = words;
         let gone = self.number(words, now).saturating_sub(written);
         used.saturating_sub(gone.saturating_mul(self.lump))
     }
 
-    /// Returns the time until the beginning of the next period number `lumps`; zero for 0.
+    /// Returns the time until `lumps` more periods have begun; zero if `lumps` is 0.
     fn until(&self, lumps: u64, words: [u64; 2], now: Nanos) -> Nanos {
         if lumps == 0 {
             return Nanos::ZERO;

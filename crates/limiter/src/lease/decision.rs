@@ -1,4 +1,5 @@
-//! Numbers of a lease's verdict, in the form in which the numbers of a bucket are reported.
+//! Converts the verdict of a lease to a [`BucketDecision`], so that it is reported like the
+//! decision of a local bucket.
 
 use super::{Lease, LeaseVerdict, Shared, Terms};
 use crate::decision::BucketRequest;
@@ -6,23 +7,23 @@ use crate::decision::Decision;
 use crate::limit::{BucketDecision, Decisions};
 use crate::time::Nanos;
 
-/// Contribution of a limit to a refusal. The engine reports how long the refusal lasts, but not
-/// which limit refused.
+/// How likely it is that a limit caused a refusal. The engine reports how long the refusal lasts,
+/// but not which limit caused it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Blame {
     /// The limit has enough units.
     None,
-    /// The limit has too few units, but they refill before the refusal ends.
+    /// The limit has too few units, but enough units refill before the refusal ends.
     Short,
-    /// The limit has too few units until the refusal ends.
+    /// The limit has too few units, possibly until the refusal ends.
     Explains,
 }
 
 impl Lease {
-    /// Returns the decision to report for a verdict on `request`. For each limit, it adds the
-    /// tokens here and the balance that the engine last reported. The time until a limit is full is
-    /// an upper bound. If the lease does not decide the verdict itself, reports the numbers of an
-    /// admitted request.
+    /// Returns the decision to report for a verdict on `request`. For each limit, the remaining
+    /// units are the tokens of this lease plus the balance that the engine last reported. The time
+    /// until a limit is full is an upper bound. If the verdict is neither an admission nor a
+    /// refusal, the decision is the same as for an admission.
     pub fn decision(
         &self,
         terms: &Terms,
@@ -51,7 +52,7 @@ impl Lease {
 }
 
 struct Refusal {
-    /// Duration of the refusal; `None` if it is permanent.
+    /// Duration of the refusal; `None` if the cost will never be admitted.
     retry_after: Option<Nanos>,
     cost: u64,
     lease: Nanos,
@@ -68,7 +69,7 @@ impl Refusal {
         }
     }
 
-    /// Marks the limits that refused.
+    /// Turns the decisions of all limits that may have caused the refusal into refusals.
     fn mark(&self, limits: &[Shared], decisions: &mut [Decision]) {
         let mut most = Blame::None;
         for (limit, decision) in limits.iter().zip(decisions.iter()) {
@@ -76,8 +77,9 @@ impl Refusal {
         }
         for (limit, decision) in limits.iter().zip(decisions.iter_mut()) {
             let missing = self.cost.saturating_sub(decision.remaining);
-            // A debt can last longer than any limit, and a denial can be older than the tokens
-            // here.
+            // Sometimes no limit explains the refusal: a debt can outlast every limit, and a denial
+            // can be older than the tokens of this lease. In that case, the limits with the highest
+            // `Blame` report the refusal's duration.
             let retry_after = match self.blame(limit, decision.remaining) {
                 blame if blame == most => self.retry_after,
                 Blame::None => continue,

@@ -1,33 +1,36 @@
-//! Demand of an Envoy for one key, and the engine's grant.
+//! An Envoy's demand for tokens of one key, and the engine's grant.
 
 use super::remaining::RemainingUnits;
 use crate::time::Nanos;
 
-/// Numbers of a lease request.
+/// The contents of a lease request for one key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
-    /// Number of requested units: for held requests, and in advance.
+    /// Number of requested units, for held requests and for use in advance.
     pub want: u64,
-    /// Minimum number of useful units: the cost of the cheapest held request, or 0 for a refill.
-    /// The engine grants nothing rather than fewer units, because unused tokens are lost.
+    /// Minimum grant: the cost of the cheapest held request, or 0 if no request is held. If fewer
+    /// units are available, the engine grants nothing, because tokens that no held request can use
+    /// would be lost.
     pub need: u64,
-    /// Units that were admitted on credit. The engine charges them even if it grants nothing.
+    /// Units that the Envoy has already admitted on credit or locally. The engine charges them even
+    /// if it grants nothing.
     pub debt: u64,
 }
 
-/// Answer of the engine for one key.
+/// The engine's answer for one key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
     /// Number of granted tokens, at most [`Demand::want`].
     pub granted: u64,
-    /// Charged part of [`Demand::debt`].
+    /// Number of units of [`Demand::debt`] that were charged.
     pub charged: u64,
-    /// Time until the needed units are available, at least one. Zero if everything was granted and
-    /// the debt put no limit above its capacity.
+    /// Time until [`Demand::need`] units are available, or until one unit is available if none are
+    /// needed. Zero if all requested units were granted and the debt did not raise the usage of any
+    /// limit above its capacity.
     pub wait: Nanos,
-    /// Remaining units.
+    /// Units that remain in each limit.
     pub left: RemainingUnits,
-    /// Time until the first window of the limits ends, when the tokens expire. Zero if no limit has
-    /// windows.
+    /// Time until the first of the current windows ends, which is when the tokens expire. Zero if
+    /// no limit has windows.
     pub ends_in: Nanos,
 }

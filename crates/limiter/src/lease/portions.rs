@@ -1,8 +1,9 @@
-//! Available tokens, in two portions with separate expiry times.
+//! The available tokens of a lease, in two portions with separate expiry times.
 //!
-//! A later answer never prolongs the life of earlier tokens, because the bound requires that each
-//! token is used within one lease after its grant. A third portion is merged with the portion whose
-//! expiry is nearest, and the merged portion gets the earlier expiry.
+//! A later answer never extends the expiry of earlier tokens, because the upper bound of a lease
+//! requires each token to be used within one lease after its grant. If a third portion is added,
+//! the two portions whose expiry times are closest are merged, and the merged portion gets the
+//! earlier expiry.
 
 use crate::time::Nanos;
 
@@ -10,7 +11,7 @@ use crate::time::Nanos;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Portion {
     pub(super) tokens: u32,
-    /// Time from which the tokens are void.
+    /// Expiry time of the tokens.
     pub(super) end: Nanos,
 }
 
@@ -20,7 +21,7 @@ impl Portion {
         end: Nanos::ZERO,
     };
 
-    /// Returns the portion at `now`.
+    /// Returns the portion, or an empty one if it has expired at `now`.
     fn at(self, now: Nanos) -> Self {
         if now < self.end && self.tokens > 0 {
             return self;
@@ -28,7 +29,7 @@ impl Portion {
         Self::NONE
     }
 
-    /// Returns both portions as one, with the earlier expiry.
+    /// Merges two portions. The result has the earlier expiry.
     fn joined(self, other: Self) -> Self {
         Self {
             tokens: self.tokens.saturating_add(other.tokens),
@@ -37,10 +38,10 @@ impl Portion {
     }
 }
 
-/// Tokens of a lease.
+/// All tokens of a lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Portions {
-    /// The portion that expires first and is used first.
+    /// The portion that expires first. The tokens of this portion are used first.
     pub(super) early: Portion,
     pub(super) late: Portion,
 }
@@ -62,13 +63,13 @@ impl Portions {
         }
     }
 
-    /// Returns the number of tokens at `now`.
+    /// Returns the number of unexpired tokens at `now`.
     pub(super) fn tokens(self, now: Nanos) -> u64 {
         let Self { early, late } = self.at(now);
         u64::from(early.tokens).saturating_add(late.tokens.into())
     }
 
-    /// Returns the time from which there are no tokens.
+    /// Returns the time when all tokens have expired.
     pub(super) fn end(self) -> Nanos {
         let end = |portion: Portion| match portion.tokens {
             0 => Nanos::ZERO,
@@ -77,7 +78,7 @@ impl Portions {
         end(self.early).max(end(self.late))
     }
 
-    /// Returns the expiry of the tokens that are used first; zero without tokens.
+    /// Returns the expiry time of the tokens that are used next, or zero if there are none.
     pub(super) fn first_end(self, now: Nanos) -> Nanos {
         let Self { early, late } = self.at(now);
         if early.tokens > 0 {
@@ -87,7 +88,7 @@ impl Portions {
         }
     }
 
-    /// Takes `cost` tokens, or none if there are fewer.
+    /// Takes `cost` tokens and returns true, or takes none and returns false if there are fewer.
     pub(super) fn take(&mut self, cost: u64, now: Nanos) -> bool {
         if self.tokens(now) < cost {
             return false;
@@ -102,9 +103,10 @@ impl Portions {
         true
     }
 
-    /// Takes tokens back. Their portion is unknown, so they get the earlier expiry.
+    /// Restores tokens. It is unknown from which portion they were taken, so they get the earlier
+    /// expiry.
     pub(super) fn give_back(&mut self, tokens: u64, now: Nanos) {
-        // A portion without tokens still has an expiry.
+        // A portion whose tokens are all used still has an expiry time.
         let ends = [self.early.end, self.late.end].into_iter();
         if let Some(end) = ends.filter(|end| now < *end).min() {
             let tokens = u32::try_from(tokens).unwrap_or(0);

@@ -1,15 +1,15 @@
-//! The recent demand for a key in one Envoy, counted per lease.
+//! Recent demand for a key in one Envoy, counted per lease duration.
 //!
-//! The whole fleet loses unused tokens until they refill at the rate of the limit. So a key leases
-//! tokens in advance only for demand that is nearly certain. This is the number of requests in the
-//! quieter of the last two leases, minus twice its square root, which is two standard deviations of
-//! random arrivals. With fewer than six requests in a lease, half of the result is less than a
-//! unit, so a slow key leases nothing.
+//! Unused tokens are lost to the whole fleet until the limit refills them at its rate. Tokens are
+//! therefore leased in advance only for demand that is nearly certain. This demand is the number of
+//! requests in the quieter of the last two leases, minus twice the square root of that number,
+//! which is two standard deviations of random arrivals. With fewer than six requests per lease,
+//! half of the result is less than one request, so nothing is leased in advance for a slow key.
 
 use crate::time::Nanos;
 
-/// Number of counted time spans: the current span and the two before it. Each is as long as a
-/// lease.
+/// Number of time spans for which demand is counted: the current span and the two previous spans.
+/// Each span is as long as a lease.
 pub(super) const SPANS: usize = 3;
 
 /// Demand during one time span.
@@ -19,25 +19,24 @@ pub(super) struct Count {
     pub(super) requests: u8,
 }
 
-/// Demand that is expected during the next lease.
+/// Demand expected during the next lease.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ExpectedDemand {
     pub(super) units: u64,
-    /// Units of one request.
+    /// Average cost of a request, rounded up.
     pub(super) cost: u64,
 }
 
-/// Demand in each time span, beginning with the current span.
+/// Demand in each time span, starting with the current span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Recent {
-    /// Beginning of the current span.
+    /// Start of the current span.
     pub(super) start: Nanos,
     pub(super) counts: [Count; SPANS],
 }
 
 impl Recent {
-    /// Returns the demand with the span that contains `now` as the current span. Each span lasts
-    /// for `lease`.
+    /// Shifts the spans so that the current span contains `now`. Each span lasts for `lease`.
     fn at(self, lease: Nanos, now: Nanos) -> Self {
         let gone = now.since(self.start).get();
         let spans = gone.checked_div(lease.get()).unwrap_or(u64::MAX);
@@ -60,7 +59,7 @@ impl Recent {
         Self { start, counts }
     }
 
-    /// Counts a request.
+    /// Counts a request in the current span.
     pub(super) fn note(&mut self, cost: u64, lease: Nanos, now: Nanos) {
         *self = self.at(lease, now);
         let [running, ..] = &mut self.counts;
@@ -69,7 +68,7 @@ impl Recent {
         running.requests = running.requests.saturating_add(1);
     }
 
-    /// Returns the units that a lease can be expected to use.
+    /// Returns the demand that is nearly certain during the next lease.
     pub(super) fn expected_demand(self, lease: Nanos, now: Nanos) -> ExpectedDemand {
         let [_, last, before] = self.at(lease, now).counts;
         let requests = u64::from(last.requests.min(before.requests));

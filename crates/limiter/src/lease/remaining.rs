@@ -1,8 +1,9 @@
-//! Remaining units in the engine for each limit.
+//! Units that remain in the engine for each limit.
 
 use crate::limit::MAX_LIMITS;
 
-/// Remaining units of each limit of a key, in the order of its limits; 0 for unknown ones.
+/// Remaining units of each limit of a key, in the order of the limits. Limits whose remaining units
+/// are unknown have 0.
 ///
 /// ```
 /// use loudou_limiter::lease::RemainingUnits;
@@ -15,8 +16,8 @@ use crate::limit::MAX_LIMITS;
 pub struct RemainingUnits([u32; MAX_LIMITS]);
 
 impl RemainingUnits {
-    /// Creates it from these units, each limited to 2^32 - 1. Returns `None` for more than
-    /// [`MAX_LIMITS`].
+    /// Collects the remaining units of each limit, capped at 2^32 - 1. Returns `None` if there are
+    /// more than [`MAX_LIMITS`] values.
     pub fn of(units: impl IntoIterator<Item = u64>) -> Option<Self> {
         let mut left = Self::default();
         for (place, units) in units.into_iter().enumerate() {
@@ -25,12 +26,12 @@ impl RemainingUnits {
         Some(left)
     }
 
-    /// Returns the remaining units of the limit at this place.
+    /// Returns the remaining units of the limit at index `place`.
     pub fn at(self, place: usize) -> u64 {
         self.0.get(place).copied().unwrap_or(0).into()
     }
 
-    /// Returns a copy that keeps the units of the first `limits` limits and has 0 for the others.
+    /// Keeps the units of the first `limits` limits, and sets the units of all others to 0.
     #[must_use]
     pub(super) fn cut(mut self, limits: usize) -> Self {
         if let Some(others) = self.0.get_mut(limits..) {
@@ -39,7 +40,8 @@ impl RemainingUnits {
         self
     }
 
-    /// Returns the units of the first limit, and the units of the others without zeros at the end.
+    /// Returns the units of the first limit and the units of the other limits, without trailing
+    /// zeros.
     pub(super) fn split(&self) -> (u32, &[u32]) {
         let [first, later @ ..] = &self.0;
         let zeros = later.iter().rev().take_while(|units| **units == 0).count();
@@ -47,7 +49,7 @@ impl RemainingUnits {
         (*first, later.get(..known).unwrap_or_default())
     }
 
-    /// The inverse of [`Self::split`].
+    /// Joins the values that [`Self::split`] returned.
     pub(super) fn joined(first: u32, later: &[u32]) -> Self {
         let units = core::iter::once(&first).chain(later);
         let units = units.take(MAX_LIMITS).copied().map(u64::from);

@@ -1,8 +1,8 @@
 //! Lease requests of an Envoy, and the effect of their answers on a lease.
 //!
-//! A worker can send a request for its own held requests at any time. Tokens in advance and the
-//! debt are part of at most one request at a time, the *refill*, so that none of them is requested
-//! twice.
+//! A worker can send a lease request for its own held requests at any time. Only one lease request
+//! at a time, the *refill*, also asks for tokens in advance and carries the debt, so that tokens
+//! are not requested twice and debt is not charged twice.
 
 use super::Lease;
 use super::breaker::{Policy, doubled};
@@ -12,38 +12,39 @@ use super::portions::Portion;
 use super::terms::Terms;
 use crate::time::Nanos;
 
-/// Requests that a worker holds, and for which it has not sent a lease request yet.
+/// Requests that a worker holds and for which it has not sent a lease request yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// Sum of their costs.
+    /// Total cost of the held requests.
     pub units: u64,
-    /// Smallest of their costs.
+    /// Minimum cost of the held requests.
     pub least: u64,
 }
 
 /// A lease request in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenRequest {
-    /// The demand.
+    /// The demand that the lease request contains.
     pub demand: Demand,
-    /// Send time.
+    /// Time at which the lease request was sent.
     pub sent_at: Nanos,
-    /// True if it is the refill.
+    /// True if this lease request is the refill.
     pub is_refill: bool,
-    /// Number of edits at that time.
+    /// Number of edits when the lease request was sent.
     edition: u32,
 }
 
 impl Lease {
     /// Returns true if a lease request is needed even without held requests, because there is debt
-    /// or the tokens run low.
+    /// or tokens are running low.
     pub fn is_due(&self, terms: &Terms, now: Nanos) -> bool {
         let may_ask = !self.is_refilling(terms, now) && !self.is_alone(now);
         may_ask && (self.debt > 0 || self.prefetch(terms, now) > 0)
     }
 
-    /// Returns a lease request for the held requests, and for the debt and tokens in advance,
-    /// unless a refill is in flight. `None` if nothing is needed. The caller sends it at `now`.
+    /// Returns the lease request that the caller must send at `now`, or `None` if nothing is
+    /// needed. The lease request covers the held requests. Unless a refill is in flight, the lease
+    /// request also carries the debt and asks for tokens in advance.
     pub fn request(&mut self, terms: &Terms, held: Held, now: Nanos) -> Option<TokenRequest> {
         let is_free = !self.is_refilling(terms, now);
         let beforehand = if is_free {
@@ -71,8 +72,8 @@ impl Lease {
         })
     }
 
-    /// Applies the answer to `request`. `random` is any 64-bit number. Returns false if the numbers
-    /// of the key have changed since the request, so that the tokens are void.
+    /// Applies the engine's answer to `request`. `random` is a 64-bit random number. Returns false
+    /// and discards the tokens if an edit changed the limits of the key after the request was sent.
     pub fn apply(
         &mut self,
         terms: &Terms,
@@ -98,8 +99,8 @@ impl Lease {
             end: request.sent_at.saturating_add(lasts),
         };
         self.tokens.add(portion, now);
-        // Answers may arrive in a different order than the requests were sent. The answer to the
-        // latest request determines the state.
+        // Answers may arrive out of order, so only the answer to the latest request updates the
+        // reported engine state.
         if stamp(request.sent_at) >= self.answered_at {
             self.answered_at = stamp(request.sent_at);
             self.left = grant.left.cut(terms.limits().len());
@@ -108,8 +109,8 @@ impl Lease {
         true
     }
 
-    /// Sets or ends the time for which this Envoy refuses requests without a call, because the
-    /// engine has no units.
+    /// Starts or ends a denial. During a denial, this Envoy refuses requests without a call,
+    /// because the engine has too few units.
     fn deny(&mut self, terms: &Terms, request: Demand, grant: &Grant, now: Nanos, random: u64) {
         if grant.granted >= request.want && grant.wait.is_zero() {
             (self.denied_until, self.denied_cost, self.misses) = (Nanos::ZERO, 0, 0);
@@ -127,25 +128,26 @@ impl Lease {
         } else {
             lease
         };
-        // The span is never shorter than the wait that the engine reported, because early retries
-        // of many Envoys cost calls, and with credit each of them gives away the credit again.
+        // A denial is never shorter than the wait that the engine reported. If many Envoys retried
+        // earlier, each retry would cost a call and, with credit, admit requests on credit again.
         let denied = grant.wait.max(between(span, (1, 3), random));
         self.denied_until = now.saturating_add(denied);
         self.denied_cost = u32::try_from(request.need.max(1)).unwrap_or(u32::MAX);
     }
 
-    /// Handles the loss of `request`. The engine may already have charged the debt. Nevertheless,
-    /// the debt is sent again, so that the limit is never exceeded.
+    /// Handles the loss of `request`. The debt is sent again even though the engine may already
+    /// have charged it, because otherwise the limit could be exceeded.
     pub fn lost(&mut self, request: &TokenRequest) {
         self.end_refill(request);
     }
 
-    /// Handles an answer that lacks this key. The engine may answer for other keys, but this Envoy
-    /// decides the key alone for a short time. `random` is any 64-bit number.
+    /// Handles an answer that does not contain this key. This Envoy decides locally for the key for
+    /// a short time, while the engine may still answer for other keys. `random` is a 64-bit random
+    /// number.
     ///
-    /// A denial stays in effect, because the key was empty when the engine last answered. The
-    /// refill counts as in flight for as long as a lost one, so that the debt is not sent again at
-    /// once.
+    /// A current denial stays in effect, because the key had too few units when the engine last
+    /// answered. The refill still counts as in flight until its timeout, like a lost refill, so
+    /// that the debt is not sent again at once.
     pub fn failed(&mut self, now: Nanos, random: u64) {
         if self.denied_until(now).is_some() {
             return;
@@ -157,7 +159,7 @@ impl Lease {
         self.denied_cost = 0;
     }
 
-    /// Marks the refill as ended, if it was this request.
+    /// Marks the refill as completed if `request` is the refill in flight.
     fn end_refill(&mut self, request: &TokenRequest) {
         if request.is_refill && self.refill_sent == stamp(request.sent_at) {
             self.refill_sent = Nanos::ZERO;
@@ -170,8 +172,8 @@ impl Lease {
         !self.refill_sent.is_zero() && now < lands
     }
 
-    /// Returns the number of tokens to lease in advance: half of the expected use during a lease,
-    /// or none if that many are available.
+    /// Returns the number of tokens to lease in advance: half of the expected demand during a
+    /// lease, or 0 if this many tokens are already available.
     fn prefetch(&self, terms: &Terms, now: Nanos) -> u64 {
         if now < self.denied_until {
             return 0;
@@ -181,7 +183,7 @@ impl Lease {
             return 0;
         }
         let half = expected.units.div_euclid(2).min(terms.max_prefetch());
-        // A remainder that is smaller than the cost of a request would be useless.
+        // Tokens beyond a multiple of the request cost could not be used.
         let part = half.checked_rem(expected.cost).unwrap_or(0);
         let half = half.saturating_sub(part);
         if self.tokens.tokens(now) < half {
@@ -192,7 +194,7 @@ impl Lease {
     }
 }
 
-/// Returns a time that is never zero, because zero means "none".
+/// Replaces a time of zero with one nanosecond, because a stored zero means "none".
 fn stamp(instant: Nanos) -> Nanos {
     instant.max(Nanos::new(1))
 }

@@ -1,4 +1,4 @@
-//! Numbers of a limit that a fleet can share, which leases and the engine need.
+//! Parameters of a limit that a fleet shares, as used by leases and the engine.
 
 use crate::bounds::{BadNumbers, check_window};
 use crate::leak::{check, div_ceil, div_rem};
@@ -8,59 +8,59 @@ use crate::wide::{clamp, times};
 
 /// Resolution of the engine's clock: a microsecond.
 pub const ENGINE_CLOCK: Nanos = Nanos::new(1_000);
-/// Maximum period that may be other than a multiple of [`ENGINE_CLOCK`]: an hour. Scripts in the
-/// engine compute with 53 bits.
+/// Maximum period that need not be a multiple of [`ENGINE_CLOCK`]: one hour. Scripts in the engine
+/// have only 53 bits of precision, so longer periods must be whole microseconds.
 pub const MAX_ODD_PERIOD: Nanos = Nanos::from_secs(3_600);
 
-/// Numbers of one limit of a fleet.
+/// Parameters of one limit that a fleet shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shared {
     /// A level that falls steadily: `funnel`, and `token_bucket` with `refill: greedy`.
     Leak {
-        /// Maximum number of cost units that are taken at once.
+        /// Maximum number of cost units that can be taken at once.
         capacity: u64,
         /// Rate at which units refill.
         rate: Rate,
     },
-    /// Units that refill in lumps, at the multiples of a period on the engine's clock:
-    /// `token_bucket` with `refill: interval`.
+    /// Units that refill in lumps at multiples of a period on the engine's clock: `token_bucket`
+    /// with `refill: interval`.
     Interval {
-        /// Maximum number of cost units that are taken at once.
+        /// Maximum number of cost units that can be taken at once.
         capacity: u64,
-        /// The lump and its period.
+        /// Size of the lumps, and their period.
         rate: Rate,
     },
-    /// A count per window, which begins at the multiples of its length on the engine's clock:
+    /// A count per window. Windows begin at multiples of their length on the engine's clock:
     /// `fixed_window` with `align: clock`.
     Window {
-        /// Maximum number of cost units that are taken in a window.
+        /// Maximum number of cost units that can be taken in a window.
         capacity: u64,
         /// Length of the window.
         window: Nanos,
     },
 }
 
-/// The reason why a limit cannot be shared by a fleet.
+/// Reason why a fleet cannot share a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfit {
-    /// The engine does not know the algorithm.
+    /// The engine does not support the algorithm.
     Algorithm,
     /// A new bucket is not full, because `initial` is below `capacity`.
     Initial,
     /// The limit holds requests, because `max_wait` is above 0.
     MaxWait,
-    /// Windows begin with a request, because `align` is `first`.
+    /// Windows begin with the first request, because `align` is `first`.
     Align,
-    /// Windows belong to a calendar. The engine computes with windows of one length.
+    /// The limit has calendar windows, but the engine supports only windows of a fixed length.
     Calendar,
-    /// The engine cannot compute with the period or window: a lump or window is shorter than
-    /// [`ENGINE_CLOCK`], or it is longer than [`MAX_ODD_PERIOD`] and not a multiple of
-    /// [`ENGINE_CLOCK`].
+    /// The engine cannot represent the period or window exactly. Either the period of a lump or a
+    /// window is shorter than [`ENGINE_CLOCK`], or a period or window is longer than
+    /// [`MAX_ODD_PERIOD`] and not a multiple of [`ENGINE_CLOCK`].
     Clock,
 }
 
 impl Shared {
-    /// Checks the numbers as the algorithms do.
+    /// Checks the parameters like the constructors of the algorithms.
     pub fn check(self) -> Result<(), BadNumbers> {
         match self {
             Self::Leak { capacity, rate } | Self::Interval { capacity, rate } => {
@@ -70,7 +70,7 @@ impl Shared {
         }
     }
 
-    /// Returns true if the engine can compute with the period or window.
+    /// Returns true if the engine can represent the period or window exactly.
     pub const fn fits_clock(self) -> bool {
         let (period, is_lump) = match self {
             Self::Leak { rate, .. } => (rate.period(), false),
@@ -91,13 +91,13 @@ impl Shared {
         }
     }
 
-    /// Returns the units that refill in `span` on average, rounded down.
+    /// Returns the average number of units that refill in `span`, rounded down.
     pub fn units_in(self, span: Nanos) -> u64 {
         let (amount, period) = self.pace();
         clamp(div_rem(times(span.get(), amount), period.get().max(1)).0)
     }
 
-    /// Returns the maximum time in which `units` refill, rounded up.
+    /// Returns the maximum time that `units` take to refill, rounded up.
     pub fn time_for(self, units: u64) -> Nanos {
         let (amount, period) = self.pace();
         let time = match self {
@@ -109,7 +109,7 @@ impl Shared {
         Nanos::new(clamp(time))
     }
 
-    /// Returns the maximum time in which `used` units refill, if the wall clock shows `wall`.
+    /// Returns the maximum time that `used` units take to refill, given the wall clock time `wall`.
     pub(super) fn full_in(self, used: u64, wall: Nanos) -> Nanos {
         match self {
             Self::Window { window, .. } if used > 0 => {
@@ -120,7 +120,7 @@ impl Shared {
         }
     }
 
-    /// Returns the number of units that refill, and the time in which they do.
+    /// Returns the number of units that refill per period, and the period.
     fn pace(self) -> (u64, Nanos) {
         match self {
             Self::Leak { rate, .. } | Self::Interval { rate, .. } => {

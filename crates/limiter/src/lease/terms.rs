@@ -1,4 +1,4 @@
-//! Terms of a lease: the limits that all Envoys share, and the time for which an Envoy keeps
+//! Terms of a lease: the limits that all Envoys share, and the settings that apply to leased
 //! tokens.
 
 use alloc::string::String;
@@ -10,21 +10,22 @@ use super::shared::{Shared, Unfit};
 use crate::limit::{Limits, MAX_LIMITS};
 use crate::time::Nanos;
 
-/// Settings of a fleet, which apply to all its leases.
+/// Settings that apply to all leases of a fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseSettings {
-    /// Time for which an Envoy may use tokens, counted from its request for them.
+    /// Time for which an Envoy may use leased tokens, counted from when it sends the lease request.
     pub lease: Nanos,
-    /// Timeout of a call, and the maximum time for which a request waits for the first tokens of
-    /// its key.
+    /// Timeout of a call to the engine, and maximum time for which a request is held until tokens
+    /// arrive.
     pub timeout: Nanos,
-    /// Number of units that each Envoy may admit before the engine knows of them. With 0, the limit
-    /// is strict.
+    /// Number of units of a key that each Envoy may admit before they are reported to the engine.
+    /// With 0, the limit is strict.
     pub credit: u64,
 }
 
-/// The limits of one key in the form that a fleet shares, with the settings. One or two limits need
-/// no allocation, so terms can be created for each request.
+/// The limits of one key in the form that a fleet shares, together with the lease settings. Up to
+/// two limits are stored without an allocation, so terms are cheap enough to create for each
+/// request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
     limits: SmallVec<[Shared; 2]>,
@@ -38,7 +39,7 @@ pub struct NotShared {
     pub limit: String,
     /// Name of its algorithm.
     pub algorithm: &'static str,
-    /// The reason.
+    /// Reason why a fleet cannot share the limit.
     pub why: Unfit,
 }
 
@@ -116,8 +117,8 @@ impl Terms {
         })
     }
 
-    /// Creates terms with these numbers. Returns `None` if there are none or more than
-    /// [`MAX_LIMITS`], or if they are invalid.
+    /// Creates terms from shared limits. Returns `None` if `limits` is empty, contains more than
+    /// [`MAX_LIMITS`] limits, or contains invalid parameters.
     pub fn new(limits: &[Shared], settings: &LeaseSettings) -> Option<Self> {
         let fits = (1..=MAX_LIMITS).contains(&limits.len());
         let valid = limits.iter().all(|limit| limit.check().is_ok());
@@ -127,37 +128,37 @@ impl Terms {
         })
     }
 
-    /// Returns the numbers, in the order of the limits.
+    /// Returns the shared limits, in order.
     pub fn limits(&self) -> &[Shared] {
         &self.limits
     }
 
-    /// Returns the settings.
+    /// Returns the lease settings.
     pub const fn settings(&self) -> LeaseSettings {
         self.settings
     }
 
-    /// Returns the largest cost that is ever admitted.
+    /// Returns the maximum cost of a request that can be admitted.
     pub fn capacity(&self) -> u64 {
         let capacities = self.limits.iter().map(|limit| limit.capacity());
         capacities.min().unwrap_or(0)
     }
 
-    /// Returns the average number of units that the slowest limit refills during a lease.
+    /// Returns the average number of units that refill in the slowest limit during a lease.
     pub(super) fn units_in_lease(&self) -> u64 {
         let units = self.limits.iter();
         let units = units.map(|limit| limit.units_in(self.settings.lease));
         units.min().unwrap_or(0)
     }
 
-    /// Returns the maximum time in which `units` refill.
+    /// Returns the maximum time that `units` take to refill in the slowest limit.
     pub(super) fn time_for(&self, units: u64) -> Nanos {
         let times = self.limits.iter().map(|limit| limit.time_for(units));
         times.max().unwrap_or(Nanos::ZERO)
     }
 
-    /// Returns the time for which an unanswered lease request counts as in flight. It is longer
-    /// than the timeout of a call.
+    /// Returns the time for which an unanswered lease request counts as in flight, which is twice
+    /// the timeout of a call.
     pub(super) const fn flight(&self) -> Nanos {
         self.settings.timeout.saturating_add(self.settings.timeout)
     }

@@ -1,4 +1,5 @@
-//! A lease as the words of a slot, and the remaining units of its later limits.
+//! Encoding of a lease as the words of a slot, and the remaining units of all limits after the
+//! first.
 
 use super::portions::{Portion, Portions};
 use super::recent::{Count, Recent};
@@ -6,12 +7,12 @@ use super::{Lease, RemainingUnits};
 use crate::limit::MAX_LIMITS;
 use crate::time::Nanos;
 
-/// Number of words of a lease. All of them are zero for an unknown key.
+/// Number of words of a lease. All words are zero for a key that is not known yet.
 pub const LEASE_WORDS: usize = 11;
-/// Maximum number of limits whose remaining units are stored outside the words.
+/// Maximum number of limits whose remaining units are stored outside the words of the lease.
 pub const MAX_LATER_LIMITS: usize = MAX_LIMITS - 1;
 
-/// Joins two halves of a word.
+/// Joins the two halves of a word.
 fn join(high: u32, low: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
@@ -22,7 +23,8 @@ fn split(word: u64) -> (u32, u32) {
 }
 
 impl Lease {
-    /// Returns the words of the lease. They contain the remaining units of the first limit only.
+    /// Encodes the lease as words. Of the remaining units, the words contain only the value of the
+    /// first limit.
     pub fn to_words(&self) -> [u64; LEASE_WORDS] {
         let Portions { early, late } = self.tokens;
         let Recent { start, counts } = self.recent;
@@ -48,13 +50,13 @@ impl Lease {
         ]
     }
 
-    /// Returns the remaining units of the limits after the first, without zeros at the end.
+    /// Returns the remaining units of the limits after the first, without trailing zeros.
     pub fn later_left(&self) -> &[u32] {
         self.left.split().1
     }
 
-    /// Creates the lease from its words and [`Self::later_left`]. Missing values at the end are
-    /// zero.
+    /// Decodes a lease from its words and the values of [`Self::later_left`]. Missing trailing
+    /// values are zero.
     pub fn from_words(words: &[u64], later_left: &[u32]) -> Self {
         let word = |place| words.get(place).copied().unwrap_or(0);
         let at = |place| Nanos::new(word(place));

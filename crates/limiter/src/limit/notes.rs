@@ -1,26 +1,29 @@
-//! Notes: facts about a bucket that later edits need, and that cannot be stored in the words of its
-//! limits.
+//! Notes: information about a bucket that later edits need, and that cannot be stored in the words
+//! of its limits.
 //!
-//! - *Permits*: requests that are still in flight after an edit removed the `concurrency` limit of the bucket. They are
-//!   given back here when the requests end. If an edit adds such a limit again, it starts with the remaining permits.
-//! - *Shares* of each limit, since a proportional edit. A share has the fraction of a unit by which
-//!   the count was rounded up, so that the next proportional edit starts from the exact share. It
-//!   also has the number of units that requests actually took, as the difference to the used units,
-//!   and the largest capacity since that edit. With these, an edit never leaves more room than the
-//!   largest capacity minus the taken units. Without them, a mix of edits could: a proportional
-//!   reduction lowers the used units, and a later raise in units would give the difference away.
+//! - *Permits*: the requests that were in flight when an edit removed the bucket's `concurrency` limit. As these
+//!   requests end, their permits are removed from the notes. If a later edit adds a `concurrency` limit, it starts with
+//!   the remaining permits.
+//! - *Shares*: one for each limit after a proportional edit. A share contains the fraction of a
+//!   unit by which the count was rounded up, so that the next proportional edit starts from the
+//!   exact value. A share also contains the largest capacity since that edit, and the number of
+//!   units that requests actually took, stored as the difference from the used units. With these
+//!   values, an edit never leaves more units available than the largest capacity minus the taken
+//!   units. Without them, a sequence of edits could grant units twice: a proportional edit that
+//!   reduces the capacity also lowers the used units, and a later edit that restores the capacity
+//!   with carry `keep` would make the difference available again.
 //!
-//! The notes follow the words of the limits and precede the promise count. They exist only while there is something to
-//! note:
+//! The notes are stored between the words of the limits and the promise count, and only while there are permits or
+//! shares:
 //!
 //! ```text
 //! 0xff u8, 0 u32, permits u8, shares u16 | 0 | u64::MAX | permits: name, lease ns, ends ns, young, old
 //! | shares of each limit: until ns, largest capacity, used, taken less used, fraction | 1
 //! ```
 //!
-//! Capacities and amounts are in 2^-32 units. Taken units leave with time in the same ratio as used units. A share is
-//! dropped at its `until`, when none of its units count any more. Code that does not know the notes reads them as a
-//! promise count that never ends, which changes no level.
+//! Capacities and amounts are in multiples of 2^-32 cost units. Taken units drain over time in proportion to the used
+//! units. A share is dropped at its `until` time, when none of its units count any more. Code that does not support
+//! notes reads them as a promise count that never ends, which does not change any level.
 
 use alloc::vec::Vec;
 
@@ -35,8 +38,8 @@ use crate::wide::{clamp, mul_div};
 const HEAD: usize = 3;
 /// Number of words of the permits.
 const PERMITS: usize = 5;
-/// Highest byte of the first word. No promise count has this byte, because it would mean 2^31
-/// waiting requests.
+/// Most significant byte of the first word, which identifies notes. No promise count has this byte,
+/// because the byte would mean more than 2^31 waiting requests.
 const TAG: u64 = 0xff;
 
 /// Requests in flight of a `concurrency` limit that an edit removed.
@@ -49,8 +52,8 @@ pub(crate) struct Permits {
 }
 
 impl Permits {
-    /// Reads the requests in flight at `now` from the words of `concurrency`. Returns `None` if
-    /// there are none.
+    /// Reads the requests in flight at `now` from the words of a `concurrency` limit. Returns
+    /// `None` if there are none.
     pub(crate) fn of(
         name: &str,
         concurrency: &Concurrency,
@@ -68,12 +71,13 @@ impl Permits {
         (concurrency.used(words, now) > 0).then_some(permits)
     }
 
-    /// Returns the limit that gave out the permits. Its capacity is irrelevant.
+    /// Returns a limit with the lease of the limit that gave out the permits. Its capacity is
+    /// irrelevant.
     pub(crate) fn limit(&self) -> Option<Concurrency> {
         Concurrency::new(1, self.lease).ok()
     }
 
-    /// Returns the words of that limit.
+    /// Returns the state words of the limit that gave out the permits.
     pub(crate) const fn words(&self) -> &[u64; 3] {
         &self.words
     }
@@ -82,7 +86,7 @@ impl Permits {
         self.limit().map_or(0, |limit| limit.used(&self.words, now))
     }
 
-    /// Returns the time from which none of the permits count.
+    /// Returns the time at which the last permit expires.
     fn until(&self, now: Nanos) -> Option<Nanos> {
         let limit = self.limit().filter(|_| self.used(now) > 0)?;
         let look = limit.decide(
@@ -93,25 +97,25 @@ impl Permits {
     }
 }
 
-/// FNV-1a, which is sufficient for the few names of a rule.
+/// Hashes a limit name with FNV-1a, which is sufficient for the few names of a rule.
 pub(crate) fn name_hash(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-/// Notes of a limit since a proportional edit.
+/// Notes about a limit after a proportional edit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Share {
-    /// Time from which none of the units used before that edit count.
+    /// Time from which none of the units noted here count.
     pub(crate) until: Nanos,
-    /// Largest capacity since then; 0 if there was no such edit.
+    /// Largest capacity since the proportional edit; 0 if there was no such edit.
     pub(crate) most: u64,
-    /// Used amount when this note was written.
+    /// Used amount when this share was written.
     pub(crate) used: u64,
-    /// Taken amount minus used amount.
+    /// Taken amount minus used amount when this share was written.
     pub(crate) more: i64,
-    /// Amount by which the count is too high, in 2^-64 units.
+    /// Amount by which rounding made the count too high, in multiples of 2^-64 cost units.
     pub(crate) fraction: u64,
 }
 
@@ -119,7 +123,7 @@ pub(crate) struct Share {
 const SHARE: usize = 5;
 
 impl Share {
-    /// Creates the note for a level with these exact amounts of used and taken units.
+    /// Creates the share of a limit from the exact amounts of used and taken units.
     pub(crate) fn of(most: Used, used: Used, taken: Used, fraction: u64) -> Self {
         let more = i128::try_from(taken).unwrap_or(i128::MAX);
         let more = more.saturating_sub(i128::try_from(used).unwrap_or(i128::MAX));
@@ -132,12 +136,12 @@ impl Share {
         }
     }
 
-    /// Returns the amount by which a level exceeds its real use.
+    /// Returns the amount by which rounding made the level too high.
     pub(crate) fn excess(&self) -> Used {
         Used::from(self.fraction >> 32)
     }
 
-    /// Returns the taken amount, of which `used` is still used.
+    /// Returns the taken amount that still counts, given the amount that is still used.
     pub(crate) fn taken(&self, used: Used) -> Used {
         let was = Used::from(self.used).max(1);
         let more = Used::from(self.more.unsigned_abs());
@@ -154,7 +158,7 @@ impl Share {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Notes {
     pub(crate) permits: Option<Permits>,
-    /// Shares of the limits in order; empty if there are none.
+    /// Shares of the limits, in order; empty if there are none.
     pub(crate) shares: Vec<Share>,
 }
 
@@ -163,7 +167,8 @@ impl Notes {
         self.permits.is_none() && self.shares.is_empty()
     }
 
-    /// Returns the number of words of the notes that begin here; 0 if these words are not notes.
+    /// Returns the number of words that notes take at the start of `words`, or 0 if `words` does
+    /// not start with notes.
     pub(super) fn length(words: &[u64]) -> usize {
         let Some(head) = words.first().copied().filter(|head| head >> 56 == TAG) else {
             return 0;
@@ -229,7 +234,7 @@ impl Notes {
                 share.fraction,
             ]);
         }
-        // This word is not zero, because zeros at the end of a bucket are not stored.
+        // Ends the notes with a nonzero word, because trailing zeros of a bucket are not stored.
         words.push(1);
     }
 }
@@ -252,7 +257,8 @@ impl Limits {
         }
     }
 
-    /// Replaces the notes of a bucket. They are left out if the bucket would become too large.
+    /// Replaces the notes of a bucket. The new notes are dropped if the bucket would become too
+    /// large.
     pub(crate) fn set_notes(&self, bucket: &mut Bucket, notes: &Notes) {
         if notes.is_empty() && bucket.words.len() <= self.words() {
             return;
@@ -273,8 +279,8 @@ impl Limits {
         bucket.words.extend(promises);
     }
 
-    /// Returns the time until which the bucket contains permits of a removed limit, if it contains
-    /// any.
+    /// Returns the time at which the last permit of a removed limit expires, if the bucket contains
+    /// such permits.
     pub fn noted_until(&self, bucket: &Bucket, now: Nanos) -> Option<Nanos> {
         if bucket.words.len() <= self.words() {
             return None;
@@ -282,12 +288,12 @@ impl Limits {
         self.notes(bucket, now).permits?.until(now)
     }
 
-    /// Returns true if the end of a request may give something back to this bucket.
+    /// Returns true if the bucket may get units back when a request ends.
     pub fn may_release(&self, bucket: &Bucket) -> bool {
         self.holds_until_end() || self.noted_until(bucket, bucket.last).is_some()
     }
 
-    /// Subtracts `cost` from the noted permits that were given out at `taken_at`.
+    /// Subtracts `cost` from the noted permits, for a request that was admitted at `taken_at`.
     pub(super) fn release_noted(
         &self,
         bucket: &mut Bucket,
@@ -310,8 +316,8 @@ impl Limits {
     }
 }
 
-/// Returns the noted permits and the limit of `new` that adopts them, if there is one. `is_taken`
-/// is true for limits that already continue other permits.
+/// Returns the noted permits and the index of the limit in `new` that adopts them, if there is one.
+/// `is_taken` returns true for the index of a limit that already continues other permits.
 pub(crate) fn moved(
     permits: Option<Permits>,
     new: &Limits,
@@ -327,7 +333,7 @@ pub(crate) fn moved(
     Some((index, permits))
 }
 
-/// Adopts noted permits in the words of `limit`.
+/// Writes noted permits to `words`, the state of `limit`.
 pub(crate) fn adopt(limit: &Concurrency, words: &mut [u64], permits: &Permits, clock: Clock) {
     if let Some(before) = permits.limit() {
         limit.adopt(
@@ -342,18 +348,18 @@ pub(crate) fn adopt(limit: &Concurrency, words: &mut [u64], permits: &Permits, c
 
 /// One unit in the arithmetic of fractions.
 pub(crate) const WHOLE: u128 = 1 << 64;
-/// A fraction that is closer to a whole unit than this is rounded to it, so that the rounding error
-/// of a fraction never becomes a whole unit.
+/// A fraction that is closer than this to a whole unit is rounded to that unit. Otherwise, a tiny
+/// rounding error could be rounded up to a whole unit.
 const NEAR: u128 = 1 << 32;
 
-/// Returns the exact amount of a count.
+/// Returns the exact amount of a count that was rounded up by `fraction`.
 pub(crate) fn exact(count: u64, fraction: u64) -> u128 {
     let whole = u128::from(count).saturating_mul(WHOLE);
     whole.saturating_sub(u128::from(fraction).min(whole))
 }
 
-/// Returns the count of whole units for an exact amount, and the fraction by which the count is too
-/// high.
+/// Rounds an exact amount up to whole units. Returns the count and the fraction by which it was
+/// rounded up.
 pub(crate) fn counted(exact: u128) -> (u64, u64) {
     let below = exact.checked_rem(WHOLE).unwrap_or(0);
     let floor = exact.saturating_sub(below).checked_div(WHOLE).unwrap_or(0);
@@ -369,7 +375,7 @@ pub(crate) fn counted(exact: u128) -> (u64, u64) {
     )
 }
 
-/// Converts a [`Used`] into an exact amount.
+/// Converts a [`Used`] to an exact amount.
 pub(crate) const fn of_used(used: Used) -> u128 {
     used.saturating_mul(USED_ONE)
 }

@@ -1,10 +1,11 @@
-//! Numbers that come with each request: a capacity, or the amount of a rate, that a trusted source such as a token
-//! states for each user.
+//! Numbers that each request carries: a capacity or a rate amount, set for each user by a trusted source such as a
+//! token.
 //!
-//! A rule's limits with such numbers are a template. [`Limits::with`] makes the limits of one request from it. Each
-//! bucket stores the numbers of the last request that it decided, before the words of its limits. An operation with
-//! other numbers first converts the bucket like an edit of the rule does, in cost units ([`Carry::Keep`]), so that
-//! alternating numbers gain nothing beyond the larger one. Limits without such numbers store nothing.
+//! If a rule uses such numbers, its limits are a template. [`Limits::with`] creates the limits for one request from the
+//! template. Each bucket stores the numbers of the last request that it decided on, before the words of its limits. An
+//! operation with other numbers first converts the bucket, like an edit of the rule with [`Carry::Keep`]. A client that
+//! alternates between two numbers therefore gains nothing beyond the larger number. Buckets of other rules do not store
+//! numbers.
 //!
 //! [`Carry::Keep`]: crate::Carry::Keep
 
@@ -21,20 +22,19 @@ use super::{Bucket, Facts, Limit, Limits};
 use crate::algorithm::Algorithm;
 use crate::bounds::BadNumbers;
 
-/// Source of a number that comes with each request.
+/// Source of a number that each request carries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Source {
-    /// Path of the number in the metadata of the request: a namespace, and the keys below it.
+    /// Path to the number in the request's metadata: a namespace, followed by the keys within it.
     pub metadata: Vec<String>,
-    /// Default number, for requests that carry none.
+    /// Default for requests that do not carry the number.
     pub default: u32,
-    /// Maximum number. Larger numbers are reduced to this.
+    /// Maximum of the number. Larger numbers are reduced to this maximum.
     pub max: u32,
 }
 
 impl Source {
-    /// Returns the number in force for a request that carried `number`. 0 stands for a request that
-    /// carried none.
+    /// Returns the effective number for a request that carried `number`, or carried no number if `number` is 0.
     const fn in_force(&self, number: u32) -> u32 {
         if number == 0 {
             self.default
@@ -46,7 +46,7 @@ impl Source {
     }
 }
 
-/// The sources of a limit's numbers. A number without a source is fixed.
+/// Sources of a limit's numbers. A number without a source is fixed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sources {
     /// Source of the capacity.
@@ -55,22 +55,22 @@ pub struct Sources {
     pub amount: Option<Source>,
 }
 
-/// The numbers that a request carried for one limit. A number is 0 if the request carried none.
+/// Numbers that a request carried for one limit. A number is 0 if the request did not carry it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestNumbers {
-    /// Number for the capacity.
+    /// The capacity.
     pub capacity: u32,
-    /// Number for the amount of the rate.
+    /// The amount of the rate.
     pub amount: u32,
 }
 
 impl RequestNumbers {
-    /// Returns the numbers in the form in which a bucket stores them.
+    /// Encodes the numbers as the word that a bucket stores.
     pub fn to_word(self) -> u64 {
         u64::from(self.capacity) << 32 | u64::from(self.amount)
     }
 
-    /// Reads the numbers that a bucket stores.
+    /// Decodes the numbers from the word that a bucket stores.
     pub fn of_word(word: u64) -> Self {
         let half = |word: u64| u32::try_from(word & u64::from(u32::MAX)).unwrap_or(0);
         Self {
@@ -80,30 +80,29 @@ impl RequestNumbers {
     }
 }
 
-/// Numbers of a request, as [`RequestNumbers::to_word`], for each limit that has a source.
+/// Numbers that a request carried, encoded by [`RequestNumbers::to_word`], one word for each limit with sources.
 pub type Numbers = Vec<u64>;
 
 impl Limit {
-    /// Returns this limit with the sources of its numbers. The limit itself has the default numbers.
+    /// Returns this limit with `sources` for its numbers. The limit itself must have the default numbers.
     #[must_use]
     pub fn sourced(mut self, sources: Sources) -> Self {
         self.sources = (sources != Sources::default()).then(|| Box::new(sources));
         self
     }
 
-    /// Returns the sources of its numbers, if it has any.
+    /// Returns the sources of the limit's numbers, if it has any.
     pub fn sources(&self) -> Option<&Sources> {
         self.sources.as_deref()
     }
 
-    /// Returns this limit with the default numbers and without their sources.
+    /// Returns this limit with its default numbers and without sources.
     #[must_use]
     pub fn fixed(&self) -> Self {
         self.with(RequestNumbers::default())
     }
 
-    /// Checks that the limit is valid with the smallest and with the largest numbers that requests
-    /// may carry.
+    /// Checks that the limit is valid for the smallest and for the largest numbers that requests may carry.
     pub fn check_sources(&self) -> Result<(), BadNumbers> {
         let Some(sources) = self.sources() else {
             return Ok(());
@@ -116,8 +115,8 @@ impl Limit {
         Ok(())
     }
 
-    /// Returns this limit with the numbers of a request. If these numbers do not form a valid limit, the default
-    /// numbers are used.
+    /// Returns this limit with the numbers that a request carried, or with the default numbers if those do not form a
+    /// valid limit.
     fn with(&self, brought: RequestNumbers) -> Self {
         let algorithm = self.algorithm_with(brought);
         Self {
@@ -127,7 +126,7 @@ impl Limit {
         }
     }
 
-    /// Returns true if the numbers of a request form a valid limit.
+    /// Returns true if the numbers that a request carried form a valid limit.
     pub fn accepts(&self, brought: RequestNumbers) -> bool {
         self.algorithm_with(brought).is_ok()
     }
@@ -145,8 +144,8 @@ impl Limit {
 }
 
 impl Limits {
-    /// Returns true if numbers of these limits come with each request. Such limits are a template, which decides
-    /// nothing itself.
+    /// Returns true if any limit takes numbers from requests. Such limits are a template, from which the limits of each
+    /// request are created.
     pub fn is_template(&self) -> bool {
         self.list.iter().any(|limit| limit.sources.is_some())
     }
@@ -169,7 +168,7 @@ impl Limits {
         numbers
     }
 
-    /// Returns the limits of a request that carried these numbers.
+    /// Returns the limits for a request that carried `numbers`.
     ///
     /// ```
     /// use loudou_limiter::{RequestNumbers, Limit, Limits, Nanos, Rate, Source, Sources, algorithm::Funnel};
@@ -202,14 +201,14 @@ impl Limits {
         Cow::Owned(Self::of(list, own))
     }
 
-    /// Returns these limits with other numbers to store in buckets. Use it if the limits were
-    /// derived from limits of the same template.
+    /// Returns these limits, but with `numbers` as the numbers that buckets store. Use this function for limits that
+    /// were derived from other limits of the same template.
     #[must_use]
     pub fn storing(self, numbers: &[u64]) -> Self {
         Self::of(self.list, Numbers::from(numbers))
     }
 
-    /// Returns the largest limits that this template can make.
+    /// Returns the limits with the largest numbers that this template allows.
     pub fn largest(&self) -> Cow<'_, Self> {
         let most = RequestNumbers {
             capacity: u32::MAX,
@@ -227,7 +226,7 @@ impl Limits {
         }
     }
 
-    /// Returns the words of the limits among the words of a bucket, which begin with the numbers.
+    /// Returns the words of a bucket without the numbers at the start.
     #[inline]
     pub(crate) fn own_words<'w>(&self, words: &'w mut [u64]) -> &'w mut [u64] {
         if self.numbers.is_empty() {
@@ -251,7 +250,8 @@ impl Serialize for Limit {
         let Some(sources) = self.sources() else {
             return plain.serialize(serializer);
         };
-        // Converts through text, so that the filter, whose module has to be small, needs no second serializer.
+        // Serialises to JSON text and parses it again, so that the filter's Wasm module, which must be small, needs no
+        // second serializer.
         let text = serde_json::to_vec(&plain).map_err(S::Error::custom)?;
         let fields: Map<String, Value> = serde_json::from_slice(&text).map_err(S::Error::custom)?;
         let mut out = serializer.serialize_map(None)?;
@@ -265,7 +265,7 @@ impl Serialize for Limit {
                     let per = rate.period();
                     out.serialize_entry(field, &SourcedRate { amount, per })?;
                 }
-                // These follow the capacity.
+                // These fields depend on the capacity, so their defaults apply.
                 (Some(_), _, _) if field == "slot_capacity" || field == "initial" => {}
                 _ => out.serialize_entry(field, value)?,
             }
@@ -274,7 +274,7 @@ impl Serialize for Limit {
     }
 }
 
-/// A rate whose amount has a source, as in a rule file.
+/// A rate whose amount has a source, in the form of a rule file.
 #[derive(Serialize)]
 struct SourcedRate<'a> {
     amount: &'a Source,

@@ -5,26 +5,26 @@ use crate::decision::BucketRequest;
 use crate::taken::Taken;
 use crate::time::Nanos;
 
-/// New plan for a request that waited when the numbers changed.
+/// New plan for a request that was waiting when an edit changed the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
     /// The request passes at this time.
     At(Nanos),
-    /// The request gives back its units and is decided again like a new request. There are three
-    /// cases. First, the edit makes it wait longer than before, and longer than the new limits
-    /// allow. Second, the new limits hold no requests and have no room for this one. Third, no new
-    /// limit continues its queue, and a new limit counts requests in flight but has not counted
-    /// this request yet.
+    /// The request gives back its units and is decided on again like a new request. There are three
+    /// cases. First, the request would have to wait longer than before the edit, and longer than
+    /// the new limits allow. Second, the new limits do not hold requests, and the cost of this
+    /// request does not fit. Third, no new limit continues its queue, and a new limit counts
+    /// requests in flight but has not counted this request yet.
     Again,
 }
 
 impl Limits {
-    /// Replans a waiting request that was to pass at `due` under the limits `old`.
-    /// [`Taken::converted`] has already converted `taken` to these limits.
+    /// Replans a waiting request that would have passed at `due` under the limits `old`. `taken`
+    /// must already have been converted to these limits by [`Taken::converted`].
     ///
-    /// The units taken before it stay ahead of it, and leave at the new rate. A smaller capacity
-    /// refuses no request that already waits. An edit that lets the request pass no later than
-    /// before does not refuse it either.
+    /// Units that were taken before the request stay ahead of it and drain at the new rate. A
+    /// smaller capacity does not affect a request that is already waiting, and neither does a
+    /// shorter maximum wait if the request passes no later than before.
     pub fn plan(&self, old: &Self, taken: &Taken, due: Nanos) -> Plan {
         let mut places = 0..self.list.len();
         if !places.clone().any(|index| self.is_queue_of(old, index))
@@ -38,7 +38,8 @@ impl Limits {
         self.each(&mut taken.before().clone(), &mut |index, meter, words| {
             let (after, next) = rest.split_at_checked(meter.words()).unwrap_or_default();
             rest = next;
-            // Every other limit is new, or admitted the request before it began to wait.
+            // All other limits are skipped. They are new, or have already admitted the request
+            // before it began to wait.
             if !self.held_by(old, index) || words == after {
                 return;
             }
@@ -60,14 +61,14 @@ impl Limits {
         before.is_some_and(|before| before.algorithm.may_hold())
     }
 
-    /// Like [`Self::held_by`], but the limit must also hold requests itself.
+    /// Like [`Self::held_by`], but also requires that the limit itself may hold requests.
     fn is_queue_of(&self, old: &Self, index: usize) -> bool {
         let own = self.list.get(index);
         own.is_some_and(|limit| limit.algorithm.may_hold()) && self.held_by(old, index)
     }
 
-    /// Returns true if the limit at `index` gives out permits until requests end, and requests that
-    /// `old` admitted have none.
+    /// Returns true if the limit at `index` counts requests in flight, but requests that were
+    /// admitted under `old` have no permit for it.
     fn wants_permits(&self, old: &Self, index: usize) -> bool {
         let holds_until_end = |limit: &Limit| limit.algorithm.holds_until_end();
         let gives = self.list.get(index).is_some_and(holds_until_end);
@@ -86,8 +87,8 @@ impl Limits {
         same.or_else(renamed)
     }
 
-    /// Returns the time until which requests wait in a bucket that an edit has just converted,
-    /// which is the time at which the next request would pass.
+    /// Returns the time at which the queue of a bucket ends after an edit has converted the bucket.
+    /// This is the time at which the next request would pass.
     pub(crate) fn queue_end_of(&self, bucket: &Bucket) -> Nanos {
         let request = BucketRequest::new(1, bucket.last).queued();
         let wait = self

@@ -1,32 +1,36 @@
-//! Promises: the number of requests that still wait. When it reaches zero, the places of requests
-//! that left the queue can be reused.
+//! Promises: a count of the requests that are still waiting in a bucket. When the count reaches
+//! zero, the places of requests that have left the queue can be reused.
 //!
-//! A request that waits took its cost when it arrived, and was promised a time. Later requests have
-//! later times. A request that leaves from the middle of a queue cannot give back its place,
-//! because the requests behind it keep their times. But when all promises are resolved, because the
-//! requests passed or left, the queue has only empty places. The queue then returns to the state in
-//! which the last request that passed left it.
+//! A waiting request took its cost when it arrived, and was promised the time at which it passes.
+//! Later requests were promised later times. A request that leaves the middle of a queue cannot
+//! give back its place, because the requests behind it keep their times. Once all waiting requests
+//! have passed or left, all promises are resolved, and the queue contains only empty places. The
+//! queue is then restored to the state in which the last request that passed had left it.
 //!
-//! A promise is identified by its *mark*: the time from which none of the units that the bucket
-//! took until then count. Marks rise with each promise, unless a cost was given back in between.
-//! Unresolved promises are counted in two groups, up to a mark and above it. A group expires when
-//! its last mark has passed, because then none of its units count, whether its requests passed or a
-//! worker died with them. A lost promise therefore delays the return, but never prevents it.
+//! A promise is identified by its *mark*: the time at which all units taken so far, including the
+//! units of this request, have drained. Each promise has a later mark than the previous promise,
+//! unless a cost was given back in between. Unresolved promises are counted in two groups, one for
+//! marks up to a certain time and one for later marks. A group expires when its last mark has
+//! passed. By then, none of its units count, whether its requests have passed or were lost because
+//! their worker died. A lost promise therefore delays the restoration of the queue, but never
+//! prevents it.
 //!
-//! The count follows the words of the limits. It exists only while a request may wait:
+//! The promise count is stored after the words of the limits, and only while a request may be
+//! waiting:
 //!
 //! ```text
 //! early u32, late u32 | start ns | middle ns | queue_end ns | tail ns of each queue… | root
 //! ```
 //!
-//! Early promises have marks above `start` and up to `middle`, and late promises have marks above
-//! `middle`. Promises with marks up to `start` are no longer counted. `queue_end` is [`Bucket::queue_end`]
-//! when the count began. A tail is the time at which the level of a limit reaches zero, as left by
-//! the last request that passed or that took units before the count began. A build that does not
-//! know the count drops it, and then nothing is given back.
+//! Early promises have marks after `start` and up to `middle`. Late promises have marks after `middle`. Promises with
+//! marks up to `start` are no longer counted. `queue_end` is the value of [`Bucket::queue_end`] from before the first
+//! counted promise. A *tail* is the time at which the level of a queue reaches zero. The count stores the tails that
+//! were left by the last request that has passed, or by the last request before the count began. A build that does not
+//! support the count drops it, and empty places are then not reused.
 //!
-//! An edit converts the times of a count like the levels, and puts all promises into one group. The *root* belongs to
-//! the caller. Since an edit, it identifies the promises in the count. Without an edit, it is zero and not stored.
+//! An edit converts the times in the count like the levels, and puts all promises into one group. The *root* is a value
+//! that the caller sets to identify the promises of the count after an edit. Before an edit, the root is zero and not
+//! stored.
 
 use super::notes::Notes;
 use super::{Bucket, Limits, MAX_BUCKET_WORDS, Words};
@@ -40,7 +44,7 @@ const HEAD: usize = 4;
 /// Number of words after the tails.
 const ROOT: usize = 1;
 
-/// The promises that are not resolved.
+/// The unresolved promises of a bucket.
 #[derive(Debug)]
 struct Promises {
     early: u32,
@@ -53,7 +57,7 @@ struct Promises {
 }
 
 impl Promises {
-    /// Reads a promise count. Zeros at its end may be missing.
+    /// Reads a promise count. Trailing zeros may be missing.
     fn read(words: &[u64], queues: usize) -> Self {
         let word = |at: usize| words.get(at).copied().unwrap_or(0);
         let half = |count: u64| u32::try_from(count & u64::from(u32::MAX)).unwrap_or(0);
@@ -91,8 +95,8 @@ impl Promises {
         self.early == 0 && self.late == 0
     }
 
-    /// Stores the tails of the queues as a request left them that has now passed, unless the stored
-    /// tails are later.
+    /// Stores the tails that a request had left when it arrived, because the request has now
+    /// passed. If a stored tail is later, it is kept.
     fn keep(&mut self, tails: &[u64]) {
         for (kept, tail) in self.tails.iter_mut().zip(tails) {
             *kept = (*kept).max(*tail);
@@ -100,7 +104,7 @@ impl Promises {
     }
 }
 
-/// Returns true if the waiting requests of a limit form a queue whose end can move back.
+/// Returns true if waiting requests of the limit form a queue whose end can move back.
 pub(crate) fn is_queue(meter: &dyn Meter) -> bool {
     meter.as_level().is_some() && meter.may_hold()
 }
@@ -110,7 +114,7 @@ impl Limits {
         self.facts.queues
     }
 
-    /// Maximum number of words of a promise count.
+    /// Returns the maximum number of words of a promise count.
     pub const fn promise_words(&self) -> usize {
         match self.queues() {
             0 => 0,
@@ -118,14 +122,16 @@ impl Limits {
         }
     }
 
-    /// Returns the index in `words` at which the promise count begins. It may be beyond their end.
+    /// Returns the index in `words` at which the promise count begins. The index may be beyond the
+    /// end of `words`.
     fn own_end(&self, words: &[u64]) -> usize {
         let end = self.surplus_end(words);
         let behind = words.get(end..).unwrap_or(&[]);
         end.saturating_add(Notes::length(behind))
     }
 
-    /// Returns the index in `words` at which the limits' own words end. It may be beyond their end.
+    /// Returns the index in `words` at which the words of the limits end, including surplus words.
+    /// The index may be beyond the end of `words`.
     pub(super) fn surplus_end(&self, words: &[u64]) -> usize {
         let mut end = self.words();
         for limit in &self.list {
@@ -148,8 +154,8 @@ impl Limits {
         (!words.is_empty() && queues > 0).then(|| Promises::read(words, queues))
     }
 
-    /// Replaces the promise count. If no promise remains, moves the ends of the queues back to the
-    /// stored tails.
+    /// Replaces the promise count. If no promises remain, removes the count and moves the ends of
+    /// the queues back to the stored tails.
     fn set_promises(&self, bucket: &mut Bucket, promises: &Promises) {
         if promises.is_over() {
             self.go_back(bucket, promises);
@@ -215,7 +221,7 @@ impl Limits {
         tails
     }
 
-    /// Returns the mark of the promise to a request that left the bucket in the state `bucket`.
+    /// Returns the mark of the promise to the request that left the bucket in the state `bucket`.
     pub(crate) fn mark(&self, bucket: &Bucket) -> Nanos {
         let tails = self.tails(bucket);
         let last = tails.iter().copied().max().unwrap_or(0);
@@ -246,8 +252,8 @@ impl Limits {
         true
     }
 
-    /// Counts an admitted request that found `before` and left `after`. `waits` is true if it
-    /// waits.
+    /// Counts an admitted request that changed the bucket from `before` to `after`. `waits` is true
+    /// if the request is held.
     pub(super) fn promise(&self, before: &Bucket, after: &mut Bucket, waits: bool) {
         let counted = self.promises(after);
         if !waits && counted.is_none() || self.queues() == 0 {
@@ -274,9 +280,9 @@ impl Limits {
         self.set_promises(after, &promises);
     }
 
-    /// Handles units that were given back to a bucket with this mark. Later promises may then have
-    /// lower marks than current ones, so all current promises become early ones, up to the old
-    /// mark.
+    /// Updates the promise count after units were given back. `mark` is the mark of the bucket
+    /// before they were given back. Promises made from now on may have earlier marks than current
+    /// promises, so all current promises become early promises, with marks up to `mark`.
     pub(crate) fn gather(&self, bucket: &mut Bucket, mark: Nanos) {
         if let Some(promises) = self.promises(bucket)
             && promises.late > 0
@@ -291,9 +297,9 @@ impl Limits {
         }
     }
 
-    /// Resolves the promise to a request, because the request has passed or left. `after` is the
-    /// bucket as this request left it when it arrived. Returns true if no promise remains, so that
-    /// the ends of the queues have moved back.
+    /// Resolves the promise to a request that has passed or left. `after` is the bucket as this
+    /// request left it when it arrived. Returns true if no promises remain, in which case the ends
+    /// of the queues have moved back.
     pub(crate) fn resolve(&self, bucket: &mut Bucket, after: &Bucket, passed: bool) -> bool {
         let Some(mut promises) = self.promises(bucket) else {
             return false;
@@ -311,8 +317,9 @@ impl Limits {
         promises.is_over()
     }
 
-    /// Continues the promise count of `bucket`, which has the limits `old`, in `converted`, a
-    /// bucket of these limits. `convert` is the conversion that produced `converted`.
+    /// Converts the promise count of `bucket`, which has the limits `old`, and stores it in
+    /// `converted`, the same bucket under these limits. `convert` is the conversion that produced
+    /// `converted`.
     pub(crate) fn continue_promises(
         &self,
         converted: &mut Bucket,
@@ -327,7 +334,7 @@ impl Limits {
         if self.queues() == 0 {
             return;
         }
-        // Returns the queues as they were at a time of the count.
+        // Returns the converted bucket with its queues cut back to the given tails.
         let at = |tails: &mut dyn Iterator<Item = u64>, queue_end: Nanos| {
             let mut was = before.clone();
             old.forget_promises(&mut was);
@@ -352,21 +359,21 @@ impl Limits {
         self.set_promises(converted, &continued);
     }
 
-    /// Returns true if the only limit is a queue in which requests have waited without a break
-    /// since `then` or longer. The count of a bucket with waiting requests began before its start,
-    /// and no decision since found the queue empty. With several limits, the count does not show
-    /// which of them had the queue.
+    /// Returns true if the bucket has a single limit, and requests have been waiting in its queue
+    /// without interruption since `then` or earlier. The promise count began before its `start`
+    /// time, and no decision since then found the queue empty. With several limits, the count does
+    /// not show which limit had the queue.
     pub(crate) fn waited_since(&self, bucket: &Bucket, then: Nanos) -> bool {
         let promises = self.promises(bucket).filter(|_| self.list.len() == 1);
         promises.is_some_and(|promises| promises.start <= then)
     }
 
-    /// Returns the caller's mark that the promise count has since an edit; 0 without one.
+    /// Returns the root that the caller gave the promise count after an edit, or 0 if it has none.
     pub fn root(&self, bucket: &Bucket) -> u64 {
         self.promises(bucket).map_or(0, |promises| promises.root)
     }
 
-    /// Sets the caller's mark, if there is a promise count without one.
+    /// Sets the root of the promise count, if there is a count and its root is not set yet.
     pub fn set_root(&self, bucket: &mut Bucket, root: u64) {
         if let Some(mut promises) = self.promises(bucket)
             && promises.root == 0
@@ -376,8 +383,9 @@ impl Limits {
         }
     }
 
-    /// Returns the bucket after a reset at `clock` if a request waits in it: a new bucket that
-    /// keeps its queues, so that later requests stay behind the waiting ones.
+    /// Resets a bucket in which a request waits, as of `clock`. The result is a new bucket that
+    /// keeps the queues, so that later requests stay behind the waiting requests. Returns `None` if
+    /// no request waits.
     ///
     /// ```
     /// use loudou_limiter::{Clock, Limit, Limits, Nanos, Rate, algorithm::LeakyQueue};
@@ -429,12 +437,12 @@ impl Limits {
     }
 
     /// Gives back the place of a waiting request that leaves, if it is the last request in the
-    /// queues. `after` is the bucket as this request left it. Returns true if the place was given
-    /// back.
+    /// queues. `after` is the bucket as this request left it when it arrived. Returns true if the
+    /// place was given back.
     pub(crate) fn leave_last(&self, bucket: &mut Bucket, taken: &Taken, after: &Bucket) -> bool {
         let before = taken.before();
         let has_queue_end = after.queue_end > bucket.last && after.queue_end == bucket.queue_end;
-        // After an edit, the queue is only as long as the levels show.
+        // After an edit, only the levels show the length of the queue.
         let waits = has_queue_end || taken.request().is_queued;
         let is_alone = waits && bucket.given == before.given && self.queues() > 0;
         if !is_alone || self.queue_words(bucket) != self.queue_words(after) {

@@ -1,21 +1,21 @@
-//! Words of limits that do not fit into their place in a bucket, because the capacity shrank below
-//! the used amount.
+//! Surplus words: state of a limit that does not fit in the limit's regular words, because an edit
+//! reduced the capacity below the used amount.
 
 use alloc::vec::Vec;
 
 use super::{Bucket, Each, Limits, MAX_BUCKET_WORDS};
 
-/// [`MAX_BUCKET_WORDS`] as a word.
+/// [`MAX_BUCKET_WORDS`] as a `u64`.
 const MAX_SURPLUS: u64 = 1024;
 
 impl Limits {
-    /// Like [`Limits::each`], but each limit may write the maximum number of words that it can ever
+    /// Like [`Limits::each`], but gives each limit the maximum number of words that it can ever
     /// need.
     pub(crate) fn each_with_surplus(&self, bucket: &mut Bucket, f: &mut Each<'_>) {
         self.each_of_long(bucket, true, f);
     }
 
-    /// Like [`Limits::each`], but limits may have words beyond their place.
+    /// Like [`Limits::each`], but for a bucket that may contain surplus words.
     #[inline(never)]
     pub(super) fn each_of_long(&self, bucket: &mut Bucket, with_room: bool, f: &mut Each<'_>) {
         let own = self.words();
@@ -55,7 +55,7 @@ impl Limits {
             behind.extend_from_slice(over);
             room = room.saturating_sub(count);
         }
-        // The words after the surplus are notes and the promise count.
+        // The words after the surplus words are the notes and the promise count.
         surplus.reverse();
         if !surplus.is_empty() || behind.iter().any(|word| *word > 0) {
             bucket.words.extend(behind);
