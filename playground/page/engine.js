@@ -5,13 +5,6 @@
 /** Time limit of a call on the rules, in milliseconds. A replay has none, because it can be stopped. */
 const PATIENCE = 10_000;
 
-/** The module's bytes, which the page contains compressed. */
-const moduleBytes = (async () => {
-  const packed = Uint8Array.from(atob(document.getElementById("module").textContent), (c) => c.charCodeAt(0));
-  const plain = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return new Response(plain).arrayBuffer();
-})();
-
 const workerUrl = URL.createObjectURL(
   new Blob([document.getElementById("worker").textContent], { type: "text/javascript" }),
 );
@@ -26,7 +19,12 @@ class Engine {
 
   async call(call, input, log) {
     const id = ++this.last;
-    const worker = await this.start();
+    let worker;
+    try {
+      worker = this.start();
+    } catch (error) {
+      return { error: `The playground cannot start its worker: ${error.message}` };
+    }
     return new Promise((done) => {
       const timer = this.patience && setTimeout(() => this.stop("it takes too long"), this.patience);
       this.calls.set(id, (answer) => {
@@ -38,28 +36,26 @@ class Engine {
   }
 
   /** Ends the worker. All calls in it are answered with this error. */
-  async stop(error) {
+  stop(error) {
     const worker = this.worker;
     this.worker = undefined;
     for (const done of this.calls.values()) done({ error });
     this.calls.clear();
-    (await worker)?.terminate();
+    worker?.terminate();
   }
 
   start() {
-    this.worker ??= moduleBytes.then((module) => {
-      const worker = new Worker(workerUrl);
-      worker.onmessage = ({ data }) => {
-        if (data.progress) return this.onprogress(data.progress);
-        const done = this.calls.get(data.id);
-        this.calls.delete(data.id);
-        done?.(data.answer);
-      };
-      worker.onerror = (event) => this.stop(event.message || "the worker failed");
-      worker.postMessage({ module: module.slice(0) });
-      return worker;
-    });
-    return this.worker;
+    if (this.worker) return this.worker;
+    const worker = new Worker(workerUrl);
+    worker.onmessage = ({ data }) => {
+      if (data.progress) return this.onprogress(data.progress);
+      const done = this.calls.get(data.id);
+      this.calls.delete(data.id);
+      done?.(data.answer);
+    };
+    worker.onerror = (event) => this.stop(event.message || "the worker failed");
+    worker.postMessage({ module: document.getElementById("module").textContent });
+    return (this.worker = worker);
   }
 }
 

@@ -39,7 +39,11 @@ const shownView = () => VIEWS.find((name) => !$(name).hidden);
 
 /** Fills the page from a link. Its texts only become values of fields. */
 function open(fragment) {
-  const link = new URLSearchParams(fragment.length <= MOST_FRAGMENT ? fragment : "");
+  const isShort = fragment.length <= MOST_FRAGMENT;
+  tell(isShort ? "" : `The page ignores this link, because it has more than ${MOST_FRAGMENT.toLocaleString("en")} characters.`);
+  const link = new URLSearchParams(isShort ? fragment : "");
+  // A page of the documents shows only the burst.
+  document.body.classList.toggle("embedded", link.has("embedded"));
   const algorithm = link.get("algorithm");
   const example = Object.hasOwn(EXAMPLES, algorithm ?? "") ? exampleOf(algorithm) : FIRST;
   rulesText.value = link.get("rules") ?? example;
@@ -79,6 +83,10 @@ $("share").addEventListener("click", () => {
   if (fragment.length > MOST_FRAGMENT) return tell("The rules are too long for a link.");
   history.replaceState(null, "", `#${fragment}`);
   copy(location.href, "The link");
+});
+
+$("whole").addEventListener("click", ({ target }) => {
+  target.href = `#${link()}`;
 });
 
 $("copy-as").addEventListener("change", async ({ target }) => {

@@ -31,8 +31,10 @@ pub(super) fn check(chromium: &Chromium, file: &Path, loudou: &Path) -> Result<O
     explanations(&mut page, loudou)?;
     replays(&mut page, loudou)?;
     edits(&mut page)?;
+    embedded(&mut page)?;
     hostile(&mut page)?;
     answers_meanwhile(&mut page)?;
+    broken(&mut page)?;
     quiet(&page, file)?;
     // The guilty calls come last, because they make the console useless. Without them, a broken detector would let every
     // page pass.
@@ -228,6 +230,37 @@ fn edits(page: &mut Page) -> Result<()> {
         page.run("rulesText.value === exampleOf('funnel').replace('capacity: 6', 'capacity: 9')")?;
     ensure!(shown == json!(true), "the slider did not edit the rules");
     Ok(())
+}
+
+/// Opens the frames of the algorithms' pages. Each shows only the burst of its algorithm.
+fn embedded(page: &mut Page) -> Result<()> {
+    let folder = workspace_root().join("docs/reference/algorithms");
+    let mut frames = 0;
+    for entry in fs::read_dir(&folder)? {
+        let text = fs::read_to_string(entry?.path()).unwrap_or_default();
+        // The path leads from the page's place in the site to `site/playground.html`.
+        let Some((_, rest)) = text.split_once("src=\"../../../playground.html#") else {
+            continue;
+        };
+        frames += 1;
+        let fragment = rest.split('"').next().unwrap_or_default();
+        let fragment = fragment.replace("&amp;", "&");
+        page.run(&format!("location.hash = {}", json!(fragment)))?;
+        page.wait("$('charts').querySelector('strong')?.textContent === new URLSearchParams(location.hash.slice(1)).get('algorithm')")?;
+        let shown = page.run("[...document.querySelectorAll('header, .rules, .tabs')].filter((it) => it.checkVisibility()).length")?;
+        ensure!(shown == json!(0), "{fragment} shows more than the burst");
+    }
+    ensure!(frames == 10, "{frames} algorithms have a frame");
+    page.run("location.hash = ''")?;
+    page.wait("!document.body.classList.contains('embedded')")
+}
+
+/// A browser without workers, and a link that is too long, must be reported.
+fn broken(page: &mut Page) -> Result<()> {
+    page.run("location.hash = `rules=${'a'.repeat(100_000)}`")?;
+    page.wait("$('told').textContent.includes('more than 100,000 characters')")?;
+    page.run("engine.stop('stopped'); Worker = class { constructor() { throw new Error('forbidden') } }; explainNow()")?;
+    page.wait("$('verdict').textContent.includes('cannot start its worker: forbidden')")
 }
 
 /// Puts markup into the rules, the request and the log.
