@@ -23,6 +23,7 @@ mod complete;
 mod config_file;
 mod context;
 mod convert;
+mod demo;
 mod edit;
 mod envoys;
 mod events;
@@ -65,6 +66,7 @@ use loudou_client::Client;
 const EXAMPLES: &str = "\
 Examples:
   loudou                                          watch the buckets, live
+  loudou demo                                     an Envoy with simulated users, on the screen
   loudou init                                     write a first envoy.yaml with one rule
   loudou check rules.yaml                         check a rule file before Envoy sees it
   loudou replay --config rules.yaml --trace access.log    how it would have decided yesterday
@@ -129,6 +131,10 @@ enum Command {
     ///
     /// The file has one rule, the admin API, and the hash of a new token.
     Init(init::InitArgs),
+    /// Start an Envoy with simulated users, and open the screen
+    ///
+    /// Without a terminal, a table of the buckets is printed. Envoy stops when the command ends.
+    Demo(demo::DemoArgs),
     /// Run a rule file over recorded traffic
     Replay(replay::ReplayArgs),
     /// Show filter and store health
@@ -245,9 +251,10 @@ fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io<'_>) -> Outcome {
     }
     match parsed_by(&command_line(), &args) {
         Ok(mut cli) => {
-            if let Err(error) = configured(&mut cli, io) {
-                return failed(&error, io);
-            }
+            let mut envoy = match configured(&mut cli, io) {
+                Ok(envoy) => envoy,
+                Err(error) => return failed(&error, io),
+            };
             let words = args.iter().skip(1).map(|word| word.to_string_lossy());
             let typed = words.collect::<Vec<_>>().join(" ");
             let outcome = match envoys::several(&cli) {
@@ -257,7 +264,12 @@ fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io<'_>) -> Outcome {
             };
             // Output that was printed before a failure is kept.
             let flushed = io.out.flush();
-            match outcome.and_then(|outcome| flushed.map(|()| outcome).map_err(Into::into)) {
+            // If the demo's Envoy has stopped, its error explains the failure of the screen.
+            let stopped = envoy.as_mut().map_or(Ok(()), demo::Envoy::check);
+            match stopped
+                .and(outcome)
+                .and_then(|outcome| flushed.map(|()| outcome).map_err(Into::into))
+            {
                 Ok(outcome) => outcome,
                 Err(error) => failed(&error, io),
             }
@@ -281,10 +293,10 @@ fn parsed_by(command: &clap::Command, args: &[OsString]) -> Result<Cli, clap::Er
     })
 }
 
-/// Applies the config file if the command talks to an Envoy.
-fn configured(cli: &mut Cli, io: &mut Io<'_>) -> Result<()> {
+/// Applies the config file if the command talks to an Envoy. Returns the Envoy that `loudou demo` starts.
+fn configured(cli: &mut Cli, io: &mut Io<'_>) -> Result<Option<demo::Envoy>> {
     let is_apart = matches!(
-        cli.command,
+        &cli.command,
         Some(
             Command::Check(_)
                 | Command::Convert(_)
@@ -297,10 +309,13 @@ fn configured(cli: &mut Cli, io: &mut Io<'_>) -> Result<()> {
         )
     );
     if is_apart {
-        return Ok(());
+        return Ok(None);
     }
     for warning in config_file::apply(&mut cli.global, &io.env)? {
         writeln!(io.err, "warning: {warning}")?;
+    }
+    if let Some(Command::Demo(args)) = &mut cli.command {
+        return demo::prepare(args, &mut cli.global, io);
     }
     let asks_envoys = match &cli.command {
         Some(Command::Explain(args)) => args.asks_envoy(),
@@ -309,7 +324,7 @@ fn configured(cli: &mut Cli, io: &mut Io<'_>) -> Result<()> {
     if asks_envoys {
         targets::add(&mut cli.global.connect, io)?;
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Prints help and version to standard output, and argument errors to standard error.
@@ -353,6 +368,7 @@ fn command(cli: &Cli, typed: &str, at: Option<&Client>, io: &mut Io<'_>) -> Resu
         Some(Command::Check(args)) => return check::run(context, args),
         Some(Command::Convert(args)) => return convert::run(context, args),
         Some(Command::Init(args)) => return init::run(context, args),
+        Some(Command::Demo(args)) => return demo::run(context, args),
         Some(Command::Replay(args)) => return replay::run(context, args),
         Some(Command::Status(args)) => status::run(context, args)?,
         Some(Command::Rules(args)) => rules::run(context, args)?,

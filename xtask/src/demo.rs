@@ -8,25 +8,18 @@
 use std::io::IsTerminal as _;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::config::sha256_hex;
 use loudou_tests::process::Group;
-use loudou_tests::{Config, Envoy, Guarded, Relay, Upstream, Valkey, eventually};
+use loudou_tests::{Config, Envoy, Guarded, Relay, Upstream, Valkey};
 use serde_json::{Value, json};
 
-use self::traffic::{Traffic, USERS};
 use crate::checks::{loudou as build_loudou, relay as build_relay};
 use crate::{filter, native, setup};
 
-mod traffic;
-
-const RULES: &str = include_str!("demo/rules.json");
+const RULES: &str = include_str!("../../tui/src/cli/demo/rules.json");
 const TOKEN: &str = "demo";
-/// Number of refusals after which every user, except users who start late, has sent a request.
-const FIRST_REFUSALS: Duration = Duration::from_mins(1);
-const ENOUGH_REFUSALS: u64 = 50;
 /// Number of Envoys with `--fleet`.
 const FLEET: usize = 3;
 /// Timeout of a request to the relay, and of the relay's request to Valkey. Both are longer than
@@ -54,15 +47,8 @@ pub(crate) fn run(is_fleet: bool, is_native: bool) -> Result<()> {
     let envoys: Result<Vec<Envoy>> = (0..count).map(|_| Envoy::start(&config)).collect();
     let envoys = envoys?;
     let first = envoys.first().context("no Envoy")?;
-    let traffic = Traffic::start(&envoys.iter().map(Envoy::data_address).collect::<Vec<_>>());
     print_addresses(&envoys, shared.as_ref());
-
-    let shown = if std::io::stdout().is_terminal() {
-        show(&loudou, first)
-    } else {
-        print(&loudou, first)
-    };
-    drop(traffic);
+    let shown = show(&loudou, first, &envoys);
     // If Envoy has died, that explains the failure of `loudou`, so Envoy's error comes first.
     envoys.into_iter().try_for_each(Envoy::stop)?;
     shown
@@ -94,8 +80,7 @@ fn print_addresses(envoys: &[Envoy], shared: Option<&Shared>) {
         .map(|envoy| format!("http://{}", envoy.data_address()))
         .collect();
     println!(
-        "{} users send requests to {}{}",
-        USERS.len(),
+        "a dozen users send requests to {}{}",
         data.join(", "),
         if envoys.len() > 1 { ", in turn" } else { "" },
     );
@@ -125,7 +110,7 @@ fn configuration(shared: Option<&Shared>) -> Result<Config> {
 
 /// Returns the rules for one Envoy or for a fleet.
 fn rules(is_fleet: bool) -> Result<Value> {
-    let mut rules: Value = serde_json::from_str(RULES).context("xtask/src/demo/rules.json")?;
+    let mut rules: Value = serde_json::from_str(RULES).context("the rules of the demo")?;
     for rule in rules.as_array_mut().into_iter().flatten() {
         if let Some(rule) = rule.as_object_mut().filter(|_| is_fleet) {
             rule.insert("scope".to_owned(), json!("fleet"));
@@ -134,36 +119,31 @@ fn rules(is_fleet: bool) -> Result<Value> {
     Ok(rules)
 }
 
-/// Runs the live screen until the user leaves it.
-fn show(loudou: &Path, envoy: &Envoy) -> Result<()> {
-    let mut app = Guarded::spawn("loudou", &mut command(loudou, envoy), Group::Foreground)?;
-    let status = app.wait()?;
-    ensure!(status.success(), "loudou failed: {status}");
-    Ok(())
-}
-
-/// Prints a table once it has rows, and explains how to see more.
-fn print(loudou: &Path, envoy: &Envoy) -> Result<()> {
-    eventually(FIRST_REFUSALS, "the first refusals", || {
-        Ok((envoy.verdicts("refused")? >= ENOUGH_REFUSALS).then_some(()))
-    })?;
-    let mut buckets = command(loudou, envoy);
-    let mut app = Guarded::spawn("loudou", buckets.arg("buckets"), Group::Own)?;
-    let status = app.wait()?;
-    ensure!(status.success(), "loudou failed: {status}");
-    println!(
-        "In a terminal, `cargo xtask demo` opens the live screen, where limits can be edited."
-    );
-    println!("To use your own Envoy, see docs/start/first-limit.md.");
-    Ok(())
-}
-
-fn command(loudou: &Path, envoy: &Envoy) -> Command {
+/// Sends the users' requests and runs the live screen until the user leaves it. Without a terminal, prints a table.
+fn show(loudou: &Path, envoy: &Envoy, envoys: &[Envoy]) -> Result<()> {
     let mut command = Command::new(loudou);
     command
+        .arg("demo")
         .env("LOUDOU_URL", envoy.admin_url())
         .env("LOUDOU_TOKEN", TOKEN);
-    command
+    for envoy in envoys {
+        command.arg("--to").arg(envoy.data_address().to_string());
+    }
+    let is_terminal = std::io::stdout().is_terminal();
+    let group = if is_terminal {
+        Group::Foreground
+    } else {
+        Group::Own
+    };
+    let status = Guarded::spawn("loudou", &mut command, group)?.wait()?;
+    ensure!(status.success(), "loudou failed: {status}");
+    if !is_terminal {
+        println!(
+            "In a terminal, `cargo xtask demo` opens the live screen, where limits can be edited."
+        );
+        println!("To use your own Envoy, see docs/start/first-limit.md.");
+    }
+    Ok(())
 }
 
 #[cfg(test)]

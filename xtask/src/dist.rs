@@ -146,11 +146,21 @@ fn make(root: &Path, out: &Path, releases: &str) -> Result<Made> {
             bytes: bytes.clone(),
             is_program: false,
         });
+        // `loudou demo` and users of the archive find the modules here.
+        let below = |file: &File| File {
+            path: format!("share/loudou/{}", file.path),
+            ..file.clone()
+        };
+        let shared: Vec<File> = pages
+            .iter()
+            .cloned()
+            .chain(modules.iter().map(below))
+            .collect();
         let name = format!("loudou-{VERSION}-{}.tar.gz", target.triple);
-        let archive = oci::gzip(&oci::tar_of(&archived(root, &name, programs, &pages)?)?)?;
+        let archive = oci::gzip(&oci::tar_of(&archived(root, &name, programs, &shared)?)?)?;
         archives.push((*target, oci::digest(&archive)));
         files.push((name, archive));
-        let package = deb::package(root, target, programs, &pages)?;
+        let package = deb::package(root, target, programs, &shared)?;
         files.push((format!("loudou_{VERSION}_{}.deb", target.debian), package));
         for program in programs {
             let image = image_of(target, program, &modules);
@@ -182,7 +192,7 @@ fn image_name(program: &str, architecture: &str) -> String {
 }
 
 /// Returns the files of an archive, in a folder with the archive's name.
-fn archived(root: &Path, name: &str, programs: &[Program], pages: &[File]) -> Result<Vec<File>> {
+fn archived(root: &Path, name: &str, programs: &[Program], shared: &[File]) -> Result<Vec<File>> {
     let folder = name.trim_end_matches(".tar.gz");
     let below = |file: &File| File {
         path: format!("{folder}/{}", file.path),
@@ -192,7 +202,7 @@ fn archived(root: &Path, name: &str, programs: &[Program], pages: &[File]) -> Re
         .iter()
         .map(|program| below(&program.file("bin")))
         .collect();
-    files.extend(pages.iter().map(below));
+    files.extend(shared.iter().map(below));
     for name in ["LICENSE", "README.md", "CHANGELOG.md"] {
         let bytes = fs::read(root.join(name)).context(name)?;
         files.push(below(&File {

@@ -142,6 +142,7 @@ impl Command {
             | Self::Check(_)
             | Self::Convert(_)
             | Self::Init(_)
+            | Self::Demo(_)
             | Self::Replay(_)
             | Self::Export(_)
             | Self::Import(_)

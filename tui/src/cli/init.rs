@@ -22,7 +22,8 @@ Examples:
   loudou init --for istio                         a WasmPlugin for an ingress gateway
   loudou init --for envoy-gateway --image ghcr.io/me/loudou/filter:0.1.0    a policy with your image";
 
-const MODULE: &str = "loudou_filter.wasm";
+/// File name of the module in releases.
+pub(super) const MODULE: &str = "loudou_filter.wasm";
 const RULES: &str = include_str!("init/rules.yaml");
 
 #[derive(Debug, Args)]
@@ -97,6 +98,15 @@ impl Proxy {
         }
     }
 
+    /// Returns the text of the file with these rules.
+    pub(super) fn configuration(self, rules: &str, module: &str, image: &str) -> String {
+        let margin = " ".repeat(self.margin());
+        let rules = rules.lines().map(|line| format!("{margin}{line}\n"));
+        let text = self.template().replace("@MODULE@", module);
+        let text = text.replace("@IMAGE@", image);
+        text.replace("@RULES@\n", &rules.collect::<String>())
+    }
+
     /// Returns the commands that run the file at a path.
     fn commands(self, file: &str, token: &str) -> [String; 3] {
         let screen =
@@ -146,15 +156,7 @@ impl Proxy {
 pub(super) fn run(context: &mut Context<'_, '_>, args: &InitArgs) -> Result<Outcome> {
     context.only_text()?;
     for (option, value) in [("--module", &args.module), ("--image", &args.image)] {
-        if value.chars().any(|c| c.is_control() || "\"\\".contains(c)) {
-            bail!(super::world::Usage(format!(
-                "{option}: {:?} has a character that YAML would need to escape",
-                escape(value)
-            )));
-        }
-        if value.trim().is_empty() {
-            bail!(super::world::Usage(format!("{option} is empty")));
-        }
+        no_escape(option, value)?;
     }
     if args.image.contains("://") || args.image.contains(char::is_whitespace) {
         bail!(super::world::Usage(format!(
@@ -163,7 +165,8 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &InitArgs) -> Result<Outc
         )));
     }
     let token = token()?;
-    let text = text(args, &token);
+    let rules = RULES.replace("@HASH@", &hash(&token));
+    let text = args.proxy.configuration(&rules, &args.module, &args.image);
     let path = args.folder.join(args.proxy.file());
     write(&path, &text, args.force)?;
     let shown = escape(&path.display().to_string()).into_owned();
@@ -187,20 +190,27 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &InitArgs) -> Result<Outc
     Ok(Outcome::Done)
 }
 
-/// Returns the text of the file.
-fn text(args: &InitArgs, token: &str) -> String {
-    let hash = hex(&Sha256::digest(token));
-    let margin = " ".repeat(args.proxy.margin());
-    let rules = RULES.replace("@HASH@", &hash);
-    let rules = rules.lines().map(|line| format!("{margin}{line}\n"));
-    let text = args.proxy.template();
-    let text = text.replace("@MODULE@", &args.module);
-    let text = text.replace("@IMAGE@", &args.image);
-    text.replace("@RULES@\n", &rules.collect::<String>())
+/// Fails for an empty value, or for one with characters that a string in YAML would need to escape.
+pub(super) fn no_escape(option: &str, value: &str) -> Result<()> {
+    if value.chars().any(|c| c.is_control() || "\"\\".contains(c)) {
+        bail!(super::world::Usage(format!(
+            "{option}: {:?} has a character that YAML would need to escape",
+            escape(value)
+        )));
+    }
+    if value.trim().is_empty() {
+        bail!(super::world::Usage(format!("{option} is empty")));
+    }
+    Ok(())
+}
+
+/// Returns the SHA-256 of a token, as a rule file contains it.
+pub(super) fn hash(token: &str) -> String {
+    hex(&Sha256::digest(token))
 }
 
 /// Returns 128 random bits.
-fn token() -> Result<String> {
+pub(super) fn token() -> Result<String> {
     let mut bytes = [0; 16];
     let filled = getrandom(&mut bytes, GetRandomFlags::empty());
     let filled = filled.context("the system has no random bytes for a token")?;

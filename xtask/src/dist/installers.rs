@@ -86,6 +86,7 @@ fn formula(releases: &str, archives: &[(&Target, String)]) -> String {
     }
     text.push_str(
         "\n  def install\n    bin.install Dir[\"bin/*\"]\n    man1.install Dir[\"share/man/man1/*\"]\n    \
+           pkgshare.install Dir[\"share/loudou/*\"]\n    \
            bash_completion.install \"share/bash-completion/completions/loudou\"\n    \
            fish_completion.install \"share/fish/vendor_completions.d/loudou.fish\"\n    \
            zsh_completion.install \"share/zsh/site-functions/_loudou\"\n  end\n\n  \
