@@ -207,8 +207,10 @@ impl Sort {
             .map_or(self, |column| Self::by(*column))
     }
 
-    /// Compares two rows. Ties are decided by a much higher request rate, then by name. Levels
-    /// change with each poll, so rows would jump if levels decided ties.
+    /// Compares two rows. Among ties, buckets with a single request come last, so that keys that a
+    /// client invents do not push other keys out of view. Other ties are decided by a much higher
+    /// request rate, then by name. Levels change with each poll, so rows would jump if levels
+    /// decided ties.
     pub(crate) fn compare(self, a: &Row, b: &Row) -> Ordering {
         let order = self.column.compare(a, b);
         let order = if self.descending {
@@ -217,6 +219,7 @@ impl Sort {
             order
         };
         order
+            .then_with(|| a.has_one_request().cmp(&b.has_one_request()))
             .then_with(|| magnitude(b).cmp(&magnitude(a)))
             .then_with(|| a.id.cmp(&b.id))
     }

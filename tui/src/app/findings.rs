@@ -1,6 +1,8 @@
 //! Findings about the data that a screen shows, similar to lints: conditions that an engineer on
 //! call should look at, each with the number that triggered it.
 
+use std::collections::BTreeMap;
+
 use loudou_api::{RuleView, Status};
 use loudou_limiter::Nanos;
 
@@ -22,6 +24,9 @@ const SOON: Nanos = Nanos::from_secs(300);
 const ENDING: usize = 8;
 /// A limit that was not reached for this long may be useless.
 const LONG: Nanos = Nanos::from_secs(3_600);
+
+/// New keys per second that a finding reports at the least.
+const MIN_NEW: f64 = 10.0;
 
 /// An admin API call that takes this long is reported as slow. The filter normally answers in a few
 /// milliseconds.
@@ -56,6 +61,7 @@ pub(crate) fn of_one(state: &State) -> Vec<Finding> {
     };
     let of_filter = of_filter(&data.status).cloned();
     let mut found: Vec<Finding> = of_filter.map(warning).collect();
+    found.extend(new_keys(state).map(warning));
     let tracks = &state.history.rules;
     for rule in &data.rules.rules {
         let track = tracks.get(&rule.name);
@@ -160,11 +166,53 @@ fn refuses_nothing(rule: &RuleView, track: Option<&Track>, status: &Status) -> O
     is_idle(last_hour).then(|| note(text()))
 }
 
+/// Describes the new keys if most requests have one, or if the new keys of a minute would fill the
+/// store. In the first minute after the start of Envoy, every key is new.
+pub(crate) fn new_keys(state: &State) -> Option<String> {
+    let data = state.data.as_ref()?;
+    let (status, store) = (&data.status, &data.status.store);
+    let recent = state.history.store.now()?;
+    let counts = recent.counts;
+    let per_second = recent.per_second(counts.created);
+    let is_most = counts.created.saturating_mul(2) >= counts.decided;
+    let fills = per_second * 60.0 >= num::float(store.buckets);
+    if status.uptime_ns < 60_000_000_000 || per_second < MIN_NEW || !(is_most || fills) {
+        return None;
+    }
+    let share = percent(num::fraction(counts.created, counts.decided));
+    let new = rate(Some(per_second));
+    let rule = new_keys_rule(data).map_or_else(String::new, |rule| format!(", most in {rule}"));
+    let full = percent(num::fraction(store.used, store.buckets));
+    let evicted = match counts.evicted {
+        0 => "none".to_owned(),
+        count => format!("{}/s", rate(Some(recent.per_second(count)))),
+    };
+    Some(format!(
+        "{share} of requests have a new key: {new} new keys/s{rule}; store {full} full, {evicted} evicted in use"
+    ))
+}
+
+/// Returns the rule that has most of the buckets with a single request, if it has over half of them.
+fn new_keys_rule(data: &Data) -> Option<&str> {
+    let mut rules: BTreeMap<&str, u64> = BTreeMap::new();
+    let new = data.rows.iter().filter(|row| row.has_one_request());
+    for row in new {
+        let count = rules.entry(row.id.rule.as_str()).or_default();
+        *count = count.saturating_add(1);
+    }
+    let all = rules
+        .values()
+        .fold(0_u64, |sum, count| sum.saturating_add(*count));
+    let (rule, most) = rules.into_iter().max_by_key(|(_, count)| *count)?;
+    (most > all / 2).then_some(rule)
+}
+
 fn evicts(state: &State, data: &Data) -> Option<Finding> {
-    let recent = state.history.evicted.recent()?;
-    let count = counted(recent.count, "bucket");
+    let recent = state.history.store.recent()?;
+    let evicted = Some(recent.counts.evicted).filter(|evicted| *evicted > 0)?;
+    let count = counted(evicted, "bucket");
     let within = humanise(recent.within_ns / 1_000_000_000 * 1_000_000_000);
-    let per_second = rate(Some(recent.rate()));
+    let per_second = rate(Some(recent.per_second(evicted)));
     Some(warning(format!(
         "the store evicted {count} in use in the last {within}, {per_second}/s: their keys begin anew; raise \
          store.buckets (now {}) and restart Envoy",

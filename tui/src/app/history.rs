@@ -1,5 +1,5 @@
 //! History of the last hour: request counters of every rule, of all rules together, and of the
-//! buckets that were read. It also covers the evictions of the last minutes.
+//! buckets that were read. It also covers the store of the last minutes: new buckets and evictions.
 //!
 //! All times are positions on a time axis that continues when Envoy restarts. It follows the
 //! server's clock, and across a restart the viewer's clock. If the app was not watching (the screen
@@ -27,7 +27,7 @@ pub(crate) struct History {
     pub(crate) rules: BTreeMap<String, Track>,
     /// Track of all rules together.
     pub(crate) total: Track,
-    pub(crate) evicted: Evicted,
+    pub(crate) store: StoreHistory,
     axis: Axis,
     budget: usize,
 }
@@ -76,7 +76,7 @@ impl History {
             buckets: BTreeMap::new(),
             rules: BTreeMap::new(),
             total: Track::default(),
-            evicted: Evicted::default(),
+            store: StoreHistory::default(),
             axis: Axis::default(),
             budget: BUDGET.checked_div(envoys).unwrap_or(BUDGET),
         }
@@ -91,13 +91,13 @@ impl History {
         }
         let tracks = self.buckets.values_mut().chain(self.rules.values_mut());
         tracks.for_each(Track::restart);
-        self.evicted.restart();
+        self.store.restart();
     }
 
     /// Adds the totals of a status that arrived at `read_at`. Removed rules are dropped.
     pub(crate) fn note_rules(&mut self, status: &Status, read_at: Nanos, patience_ns: u64) {
         let at_ns = self.axis.answered(status.now_ns, read_at);
-        self.evicted.note(status.store.evicted_lossy, at_ns);
+        self.store.note(StoreCounts::of(status), at_ns);
         let each = self.budget.checked_div(status.rules.len());
         let mut retention = Retention {
             span_ns: Scale::Hour.span_ns(),
@@ -207,58 +207,109 @@ impl Scale {
     }
 }
 
-// Evictions of buckets in use, in the last minutes. They happen when the store is full.
+// Counts of the store in the last minutes: new buckets, and evictions of buckets in use.
 
-/// Length of the window that counts as recent.
-const EVICTIONS_NS: u64 = 120_000_000_000;
+/// Time for which the readings are kept.
+const STORE_NS: u64 = 120_000_000_000;
 
-/// Number of evictions since Envoy started, over time.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Evicted {
-    /// Time and total of each reading. The first is the last reading before the window.
-    totals: VecDeque<(u64, u64)>,
+/// Counts since Envoy started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StoreCounts {
+    /// Number of evictions of buckets in use.
+    pub(crate) evicted: u64,
+    /// Number of new buckets.
+    pub(crate) created: u64,
+    /// Number of decisions of all rules. Each new bucket belongs to one of them.
+    pub(crate) decided: u64,
 }
 
-/// Evictions within a time span.
+impl StoreCounts {
+    /// Returns the counts in a status. A new bucket takes a free slot, or evicts another bucket.
+    fn of(status: &Status) -> Self {
+        let store = &status.store;
+        let evicted = store.evicted_lossless.saturating_add(store.evicted_lossy);
+        let rules = status.rules.iter().map(Counts::of_rule);
+        Self {
+            evicted: store.evicted_lossy,
+            created: store.used.saturating_add(evicted),
+            decided: rules.fold(0, |sum, rule| sum.saturating_add(rule.all())),
+        }
+    }
+
+    /// Returns the counts since `before`, or `None` if a count decreased.
+    fn since(&self, before: &Self) -> Option<Self> {
+        Some(Self {
+            evicted: self.evicted.checked_sub(before.evicted)?,
+            created: self.created.checked_sub(before.created)?,
+            decided: self.decided.checked_sub(before.decided)?,
+        })
+    }
+}
+
+/// The counts over time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StoreHistory {
+    /// Time and counts of each reading. The first is the last reading before the kept time.
+    readings: VecDeque<(u64, StoreCounts)>,
+}
+
+/// Counts within a time span.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Evictions {
-    pub(crate) count: u64,
+pub(crate) struct Recent {
+    pub(crate) counts: StoreCounts,
     pub(crate) within_ns: u64,
 }
 
-impl Evictions {
-    /// Returns the number of evictions per second.
-    pub(crate) fn rate(&self) -> f64 {
-        float(self.count) * 1e9 / float(self.within_ns.max(1))
+impl Recent {
+    /// Returns one of the counts per second.
+    pub(crate) fn per_second(&self, count: u64) -> f64 {
+        float(count) * 1e9 / float(self.within_ns.max(1))
     }
 }
 
-impl Evicted {
-    /// Adds the total at `at_ns`. The counter only grows within a process, so a lower total shows
-    /// that Envoy was restarted, and the earlier readings are dropped.
-    fn note(&mut self, total: u64, at_ns: u64) {
-        let last = self.totals.back();
-        if last.is_some_and(|(at, before)| *at >= at_ns || *before > total) {
-            self.totals.clear();
+impl StoreHistory {
+    /// Adds the counts at `at_ns`. If a count decreased, because Envoy was restarted, a rule was
+    /// removed or a bucket was reset, the earlier readings are dropped.
+    fn note(&mut self, counts: StoreCounts, at_ns: u64) {
+        let follows =
+            |(at, before): &(u64, StoreCounts)| *at < at_ns && counts.since(before).is_some();
+        if !self.readings.back().is_some_and(follows) {
+            self.readings.clear();
         }
-        self.totals.push_back((at_ns, total));
-        let begin = at_ns.saturating_sub(EVICTIONS_NS);
-        while self.totals.get(1).is_some_and(|(at, _)| *at <= begin) {
-            self.totals.pop_front();
+        self.readings.push_back((at_ns, counts));
+        let begin = at_ns.saturating_sub(STORE_NS);
+        while self.readings.get(1).is_some_and(|(at, _)| *at <= begin) {
+            self.readings.pop_front();
         }
     }
 
-    /// Handles a new process, whose total starts at 0.
+    /// Handles a new process, whose counts start at 0.
     fn restart(&mut self) {
-        self.totals.clear();
+        self.readings.clear();
     }
 
-    /// Returns the evictions in the window, if there were any.
-    pub(crate) fn recent(&self) -> Option<Evictions> {
-        let ((begin, before), (end, total)) = (self.totals.front()?, self.totals.back()?);
-        let count = total.saturating_sub(*before);
-        let within_ns = end.saturating_sub(*begin);
-        (count > 0).then_some(Evictions { count, within_ns })
+    /// Returns the counts of the kept time.
+    pub(crate) fn recent(&self) -> Option<Recent> {
+        self.between(self.readings.front()?)
+    }
+
+    /// Returns the counts of the last ten seconds, or `None` if less than two seconds are known.
+    pub(crate) fn now(&self) -> Option<Recent> {
+        let (end, _) = self.readings.back()?;
+        let begin = end.saturating_sub(SMOOTH_NS);
+        let mut earlier = self.readings.iter().rev();
+        let first = earlier.find(|(at, _)| *at <= begin);
+        let first = first.or_else(|| self.readings.front())?;
+        let recent = self.between(first)?;
+        (recent.within_ns >= MIN_RATED_NS).then_some(recent)
+    }
+
+    fn between(&self, (begin, before): &(u64, StoreCounts)) -> Option<Recent> {
+        let (end, counts) = self.readings.back()?;
+        Some(Recent {
+            counts: counts.since(before)?,
+            within_ns: end.saturating_sub(*begin),
+        })
     }
 }
 
@@ -346,6 +397,13 @@ impl Counts {
             refused: totals.refused,
             shadow: totals.shadow_refused,
         }
+    }
+
+    /// Returns the number of all requests.
+    pub(crate) const fn all(&self) -> u64 {
+        self.admitted
+            .saturating_add(self.refused)
+            .saturating_add(self.shadow)
     }
 
     /// Returns true if these counts may be later than `before`, which means that no counter
@@ -644,7 +702,7 @@ fn signed(ns: u64) -> i64 {
 mod tests;
 
 #[cfg(test)]
-mod evicted_tests {
+mod store_tests {
     use super::*;
 
     const S: u64 = 1_000_000_000;
@@ -653,15 +711,18 @@ mod evicted_tests {
     /// evictions.
     #[test]
     fn evictions_come_and_go() {
-        let mut evicted = Evicted::default();
-        let total = |at: u64| 40 + 3 * at.clamp(50, 70);
+        let mut store = StoreHistory::default();
+        let total = |at: u64| StoreCounts {
+            evicted: 40 + 3 * at.clamp(50, 70),
+            ..StoreCounts::default()
+        };
         let mut counts = Vec::new();
         for at in 0..300 {
-            evicted.note(total(at), at * S);
-            counts.push(evicted.recent().map_or(0, |recent| recent.count));
+            store.note(total(at), at * S);
+            counts.push(store.recent().map_or(0, |recent| recent.counts.evicted));
         }
         assert_eq!((counts[50], counts[51], counts[100]), (0, 3, 60));
         assert_eq!((counts[180], counts[189], counts[190]), (30, 3, 0));
-        assert!(evicted.totals.len() <= 122, "{}", evicted.totals.len());
+        assert!(store.readings.len() <= 122, "{}", store.readings.len());
     }
 }

@@ -260,18 +260,19 @@ fn merge(
         known.insert(id, row);
     }
     // With more rows than buckets in the store, some of the buckets were evicted. They are probably
-    // those that were read the longest time ago.
+    // those that were read the longest time ago. Buckets with a single request are left out first,
+    // so that keys that a client invents do not push others out.
     let used = usize::try_from(snapshot.status.store.used).unwrap_or(MAX_ROWS);
     let most = used.max(read).min(MAX_ROWS);
     if known.len() > most {
-        let mut old: Vec<(u64, &BucketName)> = known
+        let mut old: Vec<(bool, u64, &BucketName)> = known
             .values()
             .filter(|row| !keeps(&row.id))
-            .map(|row| (row.as_of_ns, &row.id))
+            .map(|row| (!row.has_one_request(), row.as_of_ns, &row.id))
             .collect();
         old.sort();
         let old = old.into_iter().take(known.len().saturating_sub(most));
-        let old: Vec<BucketName> = old.map(|(_, id)| id.clone()).collect();
+        let old: Vec<BucketName> = old.map(|(.., id)| id.clone()).collect();
         for id in old {
             known.remove(&id);
         }

@@ -139,6 +139,11 @@ impl Row {
         refused_at_ns.is_some_and(|at_ns| self.as_of_ns.saturating_sub(at_ns) < WINDOW_NS)
     }
 
+    /// Returns true if the bucket has had no more than one request.
+    pub(crate) const fn has_one_request(&self) -> bool {
+        self.view.admitted.saturating_add(self.view.refused) <= 1
+    }
+
     /// Returns the requests per second that a rule in shadow mode would have refused, or 0 if
     /// unknown.
     pub(crate) fn would_refuse(&self) -> f64 {

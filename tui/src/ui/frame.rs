@@ -12,7 +12,7 @@ use ratatui::widgets::Tabs;
 use super::form::typed;
 use crate::app::again;
 use crate::app::command::{ALWAYS, Binding};
-use crate::app::findings::{Finding, Weight, apart, of_filter, of_one};
+use crate::app::findings::{Finding, Weight, apart, new_keys, of_filter, of_one};
 use crate::app::form::Stage;
 use crate::app::keys;
 use crate::app::press::Spot;
@@ -283,6 +283,10 @@ pub(super) fn status(pen: &mut Pen<'_>, state: &State) {
     } else if let Some(error) = state.link.error.as_ref().filter(|_| state.data.is_some()) {
         let first = error.lines().next().unwrap_or("");
         text(&format!(" {first}"), theme.bad).into()
+    } else if let Some(words) = new_keys(state).filter(|_| state.screen == Screen::HOME) {
+        let mark = theme.pick('⚠', '!');
+        let words = theme.fit(&words, area.width.saturating_sub(4)).into_owned();
+        vec![text(&format!(" {mark} {words} "), theme.banner), status].into()
     } else if let Some(warning) = first_warning(state) {
         let mark = theme.pick('⚠', '!');
         vec![status, text(&format!("  {mark} {warning}"), theme.warn)].into()

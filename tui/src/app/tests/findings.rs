@@ -172,11 +172,58 @@ fn evictions_are_those_of_now() {
     assert!(!has(&state, "evicted"), "{:?}", texts(&state));
 }
 
+/// Feeds 30 polls in which `new` of `all` requests a second create a bucket in a store of `buckets`,
+/// and returns the finding about new keys.
+fn new_keys(buckets: u64, uptime: u64, (new, all): (u64, u64)) -> Option<String> {
+    let mut state = state(SIZE, 0);
+    for at in 0..30 {
+        answer(&mut state, at, |snapshot| {
+            let status = &mut snapshot.status;
+            let created = 100 + new * at;
+            status.uptime_ns = (uptime + at) * S;
+            let store = &mut status.store;
+            (store.buckets, store.used) = (buckets, created.min(buckets));
+            store.evicted_lossy = created.saturating_sub(buckets) / 2;
+            store.evicted_lossless = created.saturating_sub(buckets) - store.evicted_lossy;
+            for rule in &mut status.rules {
+                (rule.admitted, rule.refused, rule.shadow_refused) = (0, 0, 0);
+            }
+            status.rules[0].admitted = 100 + all * at;
+        });
+    }
+    texts(&state)
+        .into_iter()
+        .find(|text| text.contains("new key"))
+}
+
+/// New keys are a finding if most requests have one, or if a minute of them would fill the store.
+/// New users who send several requests each are none, and neither is the first minute of Envoy.
+#[test]
+fn a_flood_of_new_keys_is_counted() {
+    let of_most =
+        "98% of requests have a new key: 300 new keys/s; store 13% full, none evicted in use";
+    let full =
+        "98% of requests have a new key: 300 new keys/s; store 100% full, 150/s evicted in use";
+    let fills =
+        "30% of requests have a new key: 1.5k new keys/s; store 67% full, none evicted in use";
+    for (buckets, uptime, requests, expected) in [
+        (65_536, 600, (300, 305), Some(of_most)),
+        (1_024, 600, (300, 305), Some(full)),
+        (65_536, 600, (1_500, 5_000), Some(fills)),
+        (65_536, 600, (300, 900), None),
+        (65_536, 600, (5, 5), None),
+        (65_536, 20, (300, 305), None),
+    ] {
+        let found = new_keys(buckets, uptime, requests);
+        assert_eq!(found.as_deref(), expected, "{requests:?} at {uptime}");
+    }
+}
+
 /// The filter's warning about a nearly full store is not repeated as a finding.
 #[test]
 fn a_full_store_is_one_finding() {
-    let mut state = state(SIZE, 3);
-    answer(&mut state, 3, |snapshot| {
+    let mut state = state(SIZE, 0);
+    answer(&mut state, 0, |snapshot| {
         let warning = "about 98% of the store is in use by buckets that are not idle";
         snapshot.status.warnings = vec![warning.to_owned()];
         (snapshot.status.store.used, snapshot.status.store.sampled) = (4_000, 100);

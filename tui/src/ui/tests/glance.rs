@@ -333,6 +333,67 @@ fn there_are_no_more_buckets_than_the_store_holds() {
     assert!(text.contains("store 1024 of 1024 buckets 100%"), "{text}");
 }
 
+/// Feeds 100 polls in which every client but five slow ones sends a single request, under a new key.
+fn flooded(size: (u16, u16)) -> State {
+    let mut state = state(size, 0);
+    let mut slow: Vec<Client> = (0..5).map(|number| Client::new(40_000 + number)).collect();
+    for (number, client) in slow.iter_mut().enumerate() {
+        client.bucket.key = format!("z-slow-{number}");
+        client.bucket.admitted = 7;
+    }
+    for poll in 0..100_u64 {
+        feed(&mut state, poll, |snapshot| {
+            let status = &mut snapshot.status;
+            let store = &mut status.store;
+            (store.used, store.buckets) = (1_000 + 200 * poll, 65_536);
+            status.rules[0].admitted = 1_000 + 201 * poll;
+            status.rules[1].admitted = 0;
+            status.rules[2].admitted = 0;
+            status.rules[2].shadow_refused = 0;
+            status.rules[0].refused = 0;
+            let now_ns = snapshot.status.now_ns;
+            snapshot.truncated = poll > 0;
+            let invented = (0..200).map(|number| {
+                let mut bucket = Client::new(1).bucket;
+                (bucket.key, bucket.admitted) = (format!("a{poll}-{number}"), 1);
+                bucket
+            });
+            // The list reads slow keys only once, because other keys have more requests.
+            let known = slow.iter_mut().map(|client| client.at(poll, now_ns));
+            let known = known.filter(|_| poll < 2);
+            snapshot.buckets = known
+                .chain(invented)
+                .map(|bucket| (now_ns, bucket))
+                .collect();
+        });
+    }
+    state
+}
+
+/// A flood of keys with one request each is a line of its own, and the other keys stay on top.
+#[test]
+fn a_flood_of_new_keys_hides_no_client() {
+    for (size, words) in [
+        ((40, 10), "⚠ 99% of requests have a new key: 200"),
+        (
+            (80, 24),
+            "⚠ 99% of requests have a new key: 200 new keys/s, most in reply-per-user;",
+        ),
+        (
+            (140, 24),
+            "200 new keys/s, most in reply-per-user; store 32% full, none evicted in use",
+        ),
+    ] {
+        let state = flooded(size);
+        let text = text(&state, size);
+        assert!(text.contains(words), "{text}");
+        let keys = text
+            .lines()
+            .filter_map(|line| line.find("z-slow").map(|_| line));
+        assert_eq!(keys.count(), 5, "{text}");
+    }
+}
+
 /// On a narrow terminal without colours, the state is one glyph, which distinguishes a key that was
 /// refused from one that was not.
 #[test]
