@@ -236,25 +236,21 @@ pub(crate) struct Longest {
     pub(crate) capacity: u16,
 }
 
-/// Properties of the current data that determine the columns.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ColumnNeeds {
-    pub(crate) longest: Longest,
-    /// True if there are leases to show.
-    pub(crate) has_fleet: bool,
-    /// True if a ban or an override ends.
-    pub(crate) has_ends: bool,
-    /// True if a bucket has several limits.
-    pub(crate) has_limits: bool,
-}
+/// Width of the column of ends from which it has a word.
+pub(crate) const WITH_WORD: u16 = 15;
 
-/// Returns the columns that fit into `width`, with their widths.
-pub(crate) fn fitting(width: u16, wishes: ColumnNeeds) -> Vec<(Column, u16)> {
+/// Returns the columns that fit into `width`, with their widths. Some columns are shown only if
+/// they have a value in some row, which `is_used` returns.
+pub(crate) fn fitting(
+    width: u16,
+    longest: Longest,
+    is_used: impl Fn(Column) -> bool,
+) -> Vec<(Column, u16)> {
     let Longest {
         rule,
         key,
         capacity,
-    } = wishes.longest;
+    } = longest;
     let left = capacity.saturating_mul(2).saturating_add(1).clamp(6, 15);
     // A state is shown as a glyph only, or with words: `◐ busy`, `✗ refused 45s ago`.
     let state = ColumnWidth {
@@ -262,10 +258,10 @@ pub(crate) fn fitting(width: u16, wishes: ColumnNeeds) -> Vec<(Column, u16)> {
         ..ColumnWidth::growing(0, if width < 100 { 1 } else { 10 }, 10, 17)
     };
     let minute = if width < 100 { 6 } else { 12 };
-    // A ban and an override are a glyph or a word: `⊘ 9m15s`, `override 9m15s`.
+    // A ban and an override are a glyph or a word: `⊘ 59m15s`, `operator 59m15s`.
     let ends = ColumnWidth {
         in_steps: true,
-        ..ColumnWidth::growing(7, 7, 14, 14)
+        ..ColumnWidth::growing(7, 8, WITH_WORD, WITH_WORD)
     };
     let name = |rank, least: u16, good: u16, most: u16, longest: u16| {
         let least = least.min(longest.max(5));
@@ -275,11 +271,11 @@ pub(crate) fn fitting(width: u16, wishes: ColumnNeeds) -> Vec<(Column, u16)> {
     // Narrow screens omit the sparkline, the wait and the time of the last request. The end of a ban has
     // priority over rates, because it appears only if there is a ban or an override.
     let has = |column| match column {
-        Column::Leased => wishes.has_fleet,
-        Column::Ends => wishes.has_ends,
-        Column::Limit => wishes.has_limits && width >= 130,
-        Column::History => width >= if wishes.has_fleet { 90 } else { 70 },
-        Column::Asks | Column::Retry => width >= 90,
+        Column::Leased | Column::Ends => is_used(column),
+        Column::Limit => width >= 130 && is_used(column),
+        Column::History => width >= if is_used(Column::Leased) { 90 } else { 70 },
+        Column::Asks => width >= 100 || is_used(column),
+        Column::Retry => width >= 90,
         Column::Seen => width >= 125,
         _ => true,
     };
@@ -291,13 +287,13 @@ pub(crate) fn fitting(width: u16, wishes: ColumnNeeds) -> Vec<(Column, u16)> {
         (Column::Level, ColumnWidth::growing(3, 6, 10, 20)),
         (Column::Left, ColumnWidth::growing(4, left, left.max(9), 15)),
         (Column::Leased, ColumnWidth::fixed(9, 6)),
-        (Column::Admitted, ColumnWidth::growing(11, 8, 8, 11)),
+        (Column::Admitted, ColumnWidth::growing(12, 8, 8, 11)),
         (Column::Refused, ColumnWidth::growing(5, 9, 10, 10)),
         (Column::Peak, ColumnWidth::growing(10, 5, 6, 6)),
         (Column::History, ColumnWidth::growing(8, minute, 20, 60)),
         (Column::Since, ColumnWidth::growing(6, 5, 5, 6)),
         (Column::Ends, ends),
-        (Column::Asks, ColumnWidth::fixed(12, 5)),
+        (Column::Asks, ColumnWidth::fixed(11, 5)),
         (Column::Retry, ColumnWidth::growing(13, 6, 6, 12)),
         (Column::Seen, ColumnWidth::growing(14, 6, 6, 10)),
     ];
@@ -316,17 +312,16 @@ mod tests {
     use super::*;
 
     fn columns(width: u16, has_fleet: bool) -> Vec<Column> {
-        let wishes = ColumnNeeds {
-            longest: Longest {
-                rule: 14,
-                key: 30,
-                capacity: 3,
-            },
-            has_fleet,
-            has_ends: false,
-            has_limits: true,
+        let longest = Longest {
+            rule: 14,
+            key: 30,
+            capacity: 3,
         };
-        let fitting = fitting(width, wishes).into_iter();
+        let is_used = |column| match column {
+            Column::Leased => has_fleet,
+            column => column == Column::Limit,
+        };
+        let fitting = fitting(width, longest, is_used).into_iter();
         fitting.map(|(column, _)| column).collect()
     }
 

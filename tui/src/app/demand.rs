@@ -30,12 +30,8 @@ impl Demand {
         let allowed = per_second(limit)?;
         let track = state.history.buckets.get(&row.id)?;
         let minute = track.counted(WINDOW_NS).map(|counts| {
-            let all = counts
-                .admitted
-                .saturating_add(counts.refused)
-                .saturating_add(counts.shadow);
             (
-                float(all) * 1e9 / float(WINDOW_NS),
+                float(counts.all()) * 1e9 / float(WINDOW_NS),
                 counts.refused.saturating_add(counts.shadow) > 0,
             )
         });

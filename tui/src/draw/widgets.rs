@@ -7,7 +7,7 @@ use loudou_words::num::{share, whole};
 use loudou_words::text::humanise;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::Style;
+use ratatui::style::{Modifier, Style};
 use ratatui::symbols::{bar, border};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{
@@ -155,9 +155,12 @@ pub(crate) fn table(
         let cells = line.into_iter().zip(heads);
         let cells = cells
             .filter(|(_, head)| head.width > 0)
-            .map(|(line, head)| {
+            .map(|(mut line, head)| {
                 let marked = selected == Some(number) && !whole_row && !head.is_picture;
                 let style = if marked { theme.row } else { Style::new() };
+                // Dim text would be hard to read in reversed colours.
+                let spans = line.iter_mut().filter(|_| marked);
+                spans.for_each(|span| span.style = span.style.remove_modifier(Modifier::DIM));
                 cell(line, head).style(style)
             });
         shown.push(Row::new(cells));

@@ -13,7 +13,7 @@ use ratatui::text::{Line, Span};
 use super::bucket::{Bucket, draw_row};
 use super::list;
 use super::view::{About, View};
-use crate::app::columns::{Column, ColumnNeeds, Sort, fitting};
+use crate::app::columns::{Column, Sort, WITH_WORD, fitting};
 use crate::app::command::{Binding, Command as C, bind, c, tab};
 use crate::app::demand::Demand;
 use crate::app::filter::Filter;
@@ -271,13 +271,15 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     }
     let pen = &mut pen.part(list);
     let [body, edge] = list::beside_scroll_bar(pen.area);
-    let wishes = ColumnNeeds {
-        longest: data.longest,
-        has_fleet: data.status.fleet.is_some(),
-        has_ends: data.rows.iter().any(|row| End::of(state, row).is_some()),
-        has_limits: data.rows.iter().any(|row| row.view.limits.len() > 1),
+    let rows = &data.rows;
+    let is_used = |column| match column {
+        Column::Leased => data.status.fleet.is_some(),
+        Column::Limit => rows.iter().any(|row| row.view.limits.len() > 1),
+        Column::Ends => rows.iter().any(|row| End::of(state, row).is_some()),
+        Column::Asks => rows.iter().any(|row| asks(state, row).is_some()),
+        _ => true,
     };
-    let columns = fitting(body.width, wishes);
+    let columns = fitting(body.width, data.longest, is_used);
     let lines = table.lines(table_height(state.size));
     let rows = lines.iter().filter_map(|index| {
         let row = state.row(*index)?;
@@ -328,7 +330,7 @@ const AS_READ: Nanos = Nanos::ZERO;
 fn cell(theme: &Theme, state: &State, row: &Row, column: Column, width: u16) -> Line<'static> {
     let rates = row.rates;
     match column {
-        Column::State => in_state(theme, row, state.age(), width),
+        Column::State => in_state(theme, state, row, width),
         Column::Rule => {
             let changed = state.changed.as_ref();
             let is_changed = changed.is_some_and(|(rule, _)| *rule == row.id.rule);
@@ -361,7 +363,11 @@ fn cell(theme: &Theme, state: &State, row: &Row, column: Column, width: u16) -> 
             let style = if is_shadow {
                 theme.shadow
             } else {
-                theme.bar(row.tone())
+                theme.bar(row.tone().min(if is_mostly_refused(state, row) {
+                    1.0
+                } else {
+                    0.8
+                }))
             };
             level(theme, width, row.shown_level(), style)
         }
@@ -379,13 +385,20 @@ fn cell(theme: &Theme, state: &State, row: &Row, column: Column, width: u16) -> 
             let number = number(theme, would, theme.shadow);
             text(&refusals(rate(would), true), number.style).into()
         }
-        Column::Refused => number(theme, rates.map(|rates| rates.refused), theme.bad).into(),
+        Column::Refused => {
+            let style = if is_mostly_refused(state, row) {
+                theme.bad
+            } else {
+                theme.warn
+            };
+            number(theme, rates.map(|rates| rates.refused), style).into()
+        }
         Column::Peak => peak(theme, state, row).into(),
         Column::Since => since(theme, state, row).into(),
         Column::Ends => ends(theme, End::of(state, row), width).into(),
         Column::History => demand(theme, state, row, width),
         Column::Asks => {
-            let asks = Demand::of(state, row).map(|demand| format!("×{}", demand.factor));
+            let asks = asks(state, row).map(|demand| format!("×{}", demand.factor));
             text(&theme.said(&asks.unwrap_or_default()), theme.warn).into()
         }
         Column::Retry => {
@@ -396,10 +409,30 @@ fn cell(theme: &Theme, state: &State, row: &Row, column: Column, width: u16) -> 
     }
 }
 
+/// Returns the demand of a key that was refused within the last minute, if it exceeds its limit.
+fn asks(state: &State, row: &Row) -> Option<Demand> {
+    row.was_refused_lately().then(|| Demand::of(state, row))?
+}
+
+/// Returns true if at least half of the key's requests of the last minute were refused, or if its
+/// requests are not known. Only then is the row of a refusing bucket red.
+fn is_mostly_refused(state: &State, row: &Row) -> bool {
+    let Some(track) = state.history.buckets.get(&row.id) else {
+        return true;
+    };
+    let counts = track.counted_since(track.known_since());
+    enforced_ban(&row.view).is_some() || counts.refused.saturating_mul(2) >= counts.all()
+}
+
 /// Returns the state's glyph and, if there is room, its words.
-fn in_state(theme: &Theme, row: &Row, age: Nanos, width: u16) -> Line<'static> {
-    let standing = row.standing();
-    let (glyph, style) = theme.state(standing);
+fn in_state(theme: &Theme, state: &State, row: &Row, width: u16) -> Line<'static> {
+    let (standing, age) = (row.standing(), state.age());
+    let (glyph, style) = match theme.state(standing) {
+        (glyph, _) if standing == Standing::Refusing && !is_mostly_refused(state, row) => {
+            (glyph, theme.warn)
+        }
+        of_standing => of_standing,
+    };
     let room = width.saturating_sub(2);
     let words = match standing {
         _ if room == 0 => String::new(),
@@ -462,7 +495,8 @@ fn since(theme: &Theme, state: &State, row: &Row) -> Span<'static> {
 /// End of a key's enforced ban or, without a ban, of its edited override.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct End {
-    is_ban: bool,
+    /// Origin of the ban, or `None` for an override.
+    ban: Option<BanBy>,
     /// Remaining time, or `None` if there is no end.
     left_ns: Option<u64>,
 }
@@ -484,23 +518,22 @@ impl End {
         };
         let now_ns = state.server_ns().saturating_add(state.age().get());
         Some(Self {
-            is_ban: ban.is_some(),
+            ban: ban.map(|ban| ban.by),
             left_ns: until_ns.map(|until| until.saturating_sub(now_ns)),
         })
     }
 }
 
-/// Returns the remaining time of a ban or an override.
+/// Returns the remaining time of a ban or an override and, if there is room, who banned the key.
 fn ends(theme: &Theme, end: Option<End>, width: u16) -> Span<'static> {
     let Some(end) = end else {
         return Span::default();
     };
-    let (glyph, word, style) = if end.is_ban {
-        (theme.pick_text("⊘", "#"), "ban", theme.bad)
-    } else {
-        (theme.pick_text("≠", "~"), "override", theme.warn)
+    let (glyph, word, style) = match end.ban {
+        Some(by) => (theme.pick_text("⊘", "#"), by.name(), theme.bad),
+        None => (theme.pick_text("≠", "~"), "override", theme.warn),
     };
-    let kind = if width < 14 { glyph } else { word };
+    let kind = if width < WITH_WORD { glyph } else { word };
     let left = end.left_ns.map(|ns| humanise(whole_seconds(ns)));
     let left = left.unwrap_or_else(|| "never".to_owned());
     text(&format!("{kind} {left}"), style)
