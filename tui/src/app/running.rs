@@ -1,11 +1,11 @@
-//! The running rules, parsed to estimate their memory. Patterns take a while to compile, so the
-//! rules are parsed only when the estimate is first needed.
+//! The running rules, parsed to describe them and to estimate their memory. Patterns take a while to
+//! compile, so the rules are parsed only when they are first needed.
 
 use std::sync::OnceLock;
 
 use loudou_api::{RuleView, Status};
 use loudou_rules::config::parse_rule;
-use loudou_rules::rule::{RuleFile, StoreSettings, Version};
+use loudou_rules::rule::{Rule, RuleFile, StoreSettings, Version};
 use loudou_rules::size;
 
 /// The parsed rules, once they are needed.
@@ -25,11 +25,21 @@ impl Running {
     /// Returns the estimate for these rules. `None` if there are no rules, or if this version of
     /// the app cannot read a rule.
     pub(crate) fn estimate(&self, rules: &[RuleView], status: &Status) -> Option<Estimate> {
-        let file = self.0.get_or_init(|| parsed(rules, status)).as_ref()?;
+        let file = self.file(rules, status)?;
         Some(Estimate {
             now: size::in_use(file, status.store.used),
             most: size::memory(file).most,
         })
+    }
+
+    /// Returns one of these rules, if this version of the app can read all of them.
+    pub(crate) fn rule(&self, rules: &[RuleView], status: &Status, name: &str) -> Option<&Rule> {
+        let mut rules = self.file(rules, status)?.rules.iter();
+        rules.find(|rule| rule.name.as_str() == name)
+    }
+
+    fn file(&self, rules: &[RuleView], status: &Status) -> Option<&RuleFile> {
+        self.0.get_or_init(|| parsed(rules, status)).as_ref()
     }
 }
 

@@ -377,7 +377,9 @@ fn about(pen: &Pen<'_>, state: &State, row: &Row, rule: Option<&RuleView>) -> Ve
         lines.extend(all(&wrap(&words, pen.area.width), style));
     }
     let Some(rule) = rule else { return lines };
-    lines.push(line(&in_words(&rule.rule), plain));
+    let words = state.data.as_ref().map(|data| in_words(data, rule));
+    let words = words.map(|words| wrap(&words, pen.area.width));
+    lines.extend(all(&words.unwrap_or_default(), plain));
     match &rule.edit {
         None => lines.push(line("rule: as configured", plain)),
         Some(edit) => {

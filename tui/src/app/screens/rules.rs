@@ -99,7 +99,7 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     let detail = rule.map(|rule| {
         let compared = compared(rule, (state, data)).trim_end().to_owned();
         let compared = (!compared.is_empty()).then_some(compared);
-        let about = about(rule, totals_of(data, rule), now);
+        let about = about(rule, data, now);
         compared.into_iter().chain(about).collect()
     });
     let inside = pen.area.width.saturating_sub(2);
@@ -307,8 +307,9 @@ fn totals_of<'a>(data: &'a Data, rule: &'a RuleView) -> &'a RuleTotals {
 }
 
 /// Describes the selected rule in full, whereas the table truncates it.
-fn about(rule: &RuleView, totals: &RuleTotals, now_ns: u64) -> Vec<String> {
-    let mut lines = vec![short::line(&rule.rule), in_words(&rule.rule)];
+fn about(rule: &RuleView, data: &Data, now_ns: u64) -> Vec<String> {
+    let totals = totals_of(data, rule);
+    let mut lines = vec![short::line(&rule.rule), in_words(data, rule)];
     if let Some(penalty) = rule.rule.get("penalty").and_then(short::penalty) {
         lines.push(format!("penalty: {penalty}"));
     }
@@ -334,57 +335,18 @@ fn about(rule: &RuleView, totals: &RuleTotals, now_ns: u64) -> Vec<String> {
     lines
 }
 
-/// Describes the match and the key of a rule: `POST /reply…; key header x-user-id`.
-pub(super) fn in_words(rule: &Value) -> String {
-    let mut parts = Vec::new();
-    let matches = rule.get("match");
-    let list = |name: &str| {
-        let list = matches.and_then(|m| m.get(name)).and_then(Value::as_array);
-        list.into_iter().flatten()
+/// Describes the match and the key of a rule: `POST requests to /reply; key header x-user-id`. The
+/// match is left out if this version of the app cannot read the rule.
+pub(super) fn in_words(data: &Data, rule: &RuleView) -> String {
+    let read = data
+        .running
+        .rule(&data.rules.rules, &data.status, &rule.name);
+    let requests = read.map(|rule| format!("{}; ", meaning::requests(&rule.matches)));
+    let key = match meaning::key_in_json(&rule.rule) {
+        key if key.is_empty() => "none: one bucket for all".to_owned(),
+        key => key,
     };
-    parts.extend(
-        list("methods")
-            .filter_map(Value::as_str)
-            .map(ToOwned::to_owned),
-    );
-    let path = matches.and_then(|m| m.get("path"));
-    if let Some(prefix) = path.and_then(|p| p.get("prefix")).and_then(Value::as_str) {
-        parts.push(format!("{prefix}..."));
-    } else if let Some(exact) = path.and_then(|p| p.get("exact")).and_then(Value::as_str) {
-        parts.push(exact.to_owned());
-    }
-    for header in list("headers") {
-        let name = header.get("name").and_then(Value::as_str).unwrap_or("");
-        match header.get("exact").and_then(Value::as_str) {
-            Some(value) => parts.push(format!("{name}={value}")),
-            None => parts.push(format!("with {name}")),
-        }
-    }
-    if parts.is_empty() {
-        parts.push("every request".to_owned());
-    }
-    format!("{}; key {}", parts.join(" "), key_in_words(rule))
-}
-
-fn key_in_words(rule: &Value) -> String {
-    let parts = rule.get("key").and_then(Value::as_array);
-    let parts: Vec<String> = parts.into_iter().flatten().map(key_part).collect();
-    if parts.is_empty() {
-        return "none: one bucket for all".to_owned();
-    }
-    parts.join(" : ")
-}
-
-fn key_part(part: &Value) -> String {
-    if let Some(word) = part.as_str() {
-        return word.to_owned();
-    }
-    let fields = part.as_object().into_iter().flatten();
-    let fields = fields.map(|(name, value)| match value.as_str() {
-        Some(text) => format!("{name} {text}"),
-        None => format!("{name} {value}"),
-    });
-    fields.collect::<Vec<_>>().join(" ")
+    format!("{}key {key}", requests.unwrap_or_default())
 }
 
 // The numbers of a rule. In shadow mode they count the requests that it would have refused.

@@ -4,7 +4,9 @@ use loudou_api::{BanAnswer, BanBy, BanView, BucketView};
 
 use super::*;
 use crate::app::fixture::shared;
+use crate::app::running::Running;
 use loudou_client::change::verb::Answer;
+use serde_json::json;
 
 /// Adds three Envoys, of which those with these numbers are marked.
 fn several(state: &mut State, marked: &[usize]) {
@@ -103,4 +105,19 @@ fn a_terminal_that_is_too_small() {
     "                                       "
     "                                       "
     "#);
+}
+
+/// The description of a rule has everything that the rule matches.
+#[test]
+fn a_rule_for_a_host_is_not_for_every_request() {
+    let mut state = state(USUAL, 20);
+    let data = state.data.as_mut().expect("data");
+    data.rules.rules[0].rule["match"] = json!({ "host": { "exact": "api.example.com" } });
+    data.running = Running::default();
+    type_keys(&mut state, "<ret>");
+    let text = text(&state, (140, 40));
+    assert!(
+        text.contains("requests to host api.example.com; key header x-user-id"),
+        "{text}"
+    );
 }
