@@ -198,9 +198,8 @@ impl Sort {
         }
     }
 
-    /// Returns a sort by the sortable column that is `step` columns to the right.
-    pub(crate) fn step(self, step: isize) -> Self {
-        let all = Column::SORTABLE;
+    /// Returns the sort by the column among `all` that is `step` columns to the right.
+    pub(crate) fn step(self, all: &[Column], step: isize) -> Self {
         let at = all.iter().position(|column| *column == self.column);
         let next = at.unwrap_or(0).checked_add_signed(step);
         next.and_then(|next| all.get(next))

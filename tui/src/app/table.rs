@@ -1,6 +1,8 @@
 //! A table of buckets with its sorted rows, and the visible part of them.
 
-use super::columns::Sort;
+use loudou_api::RuleView;
+
+use super::columns::{Column, Sort};
 use super::command::Command;
 use super::filter::Filter;
 use super::motion::moved;
@@ -47,15 +49,46 @@ impl Table {
         lines
     }
 
+    /// Reads a filter that is being typed. While the text is invalid, the last valid filter stays in
+    /// effect. Returns true if the filter is valid.
+    pub(crate) fn filter_by(&mut self, text: &str, rules: &[RuleView]) -> bool {
+        match Filter::of_rules(text, rules) {
+            Ok(filter) => (self.filter, self.filter_error) = (filter, None),
+            Err(error) => self.filter_error = Some(error),
+        }
+        self.filter_error.is_none()
+    }
+
+    /// Clears the filter.
+    pub(crate) fn clear(&mut self) {
+        self.rewind();
+        self.filter_text.clear();
+        (self.filter, self.filter_error) = (Filter::default(), None);
+    }
+
+    /// Returns the order after a click on a heading, which reverses the order if the rows are
+    /// already sorted by this column.
+    pub(crate) fn sorted_by(&self, column: Column) -> Sort {
+        let (now, mut by) = (self.sort, Sort::by(column));
+        if now.column == column {
+            by.descending = !now.descending;
+        }
+        by
+    }
+
     /// Handles a filter that the user applied. If it hides the pinned bucket, the bucket is
     /// unpinned and the first row is selected. A bucket that leaves the list for another reason
-    /// stays pinned.
-    pub(crate) fn applied(&mut self, text: &str) {
+    /// stays pinned. Returns the error of an invalid filter.
+    pub(crate) fn applied(&mut self, text: &str) -> Result<(), String> {
+        if let Some(error) = &self.filter_error {
+            return Err(error.clone());
+        }
         text.clone_into(&mut self.filter_text);
         if self.is_missing {
             (self.pinned, self.is_missing, self.at) = (None, false, 0);
             self.rewind();
         }
+        Ok(())
     }
 
     /// Scrolls to the first row. The selection does not change.

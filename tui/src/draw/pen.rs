@@ -6,7 +6,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::Style;
 use ratatui::text::Line;
-use ratatui::widgets::Widget;
+use ratatui::widgets::{StatefulWidget, Widget};
 
 use super::theme::Theme;
 use crate::app::press::Spot;
@@ -56,6 +56,18 @@ impl<'a> Pen<'a> {
     /// Draws a widget.
     pub(crate) fn draw(&mut self, area: Rect, widget: impl Widget) {
         widget.render(area.intersection(self.area), self.buffer);
+    }
+
+    /// Draws a widget with its state.
+    pub(crate) fn draw_with<W: StatefulWidget>(
+        &mut self,
+        area: Rect,
+        widget: W,
+        state: &mut W::State,
+    ) where
+        W::State: Sized,
+    {
+        widget.render(area.intersection(self.area), self.buffer, state);
     }
 
     /// Draws one line. If it does not fit, it is cut with `…`.

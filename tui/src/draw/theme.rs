@@ -194,19 +194,14 @@ impl Theme {
     /// Replaces `→`, `×` and `…` in a message with ASCII if the terminal cannot display other
     /// characters.
     pub(crate) fn said(&self, text: &str) -> String {
-        text.replace('→', self.pick_text("→", "->"))
-            .replace('×', self.pick_text("×", "x"))
-            .replace('…', self.pick_text("…", "~"))
+        text.replace('→', self.pick("→", "->"))
+            .replace('×', self.pick("×", "x"))
+            .replace('…', self.pick("…", "~"))
     }
 
-    /// Returns `glyph`, or its substitute `ascii` if the terminal only shows ASCII.
-    pub(crate) const fn pick(&self, glyph: char, ascii: char) -> char {
+    /// Returns a glyph or a text, or its substitute `ascii` if the terminal only shows ASCII.
+    pub(crate) const fn pick<T: Copy>(&self, glyph: T, ascii: T) -> T {
         if self.ascii { ascii } else { glyph }
-    }
-
-    /// Returns `text`, or its substitute `ascii` if the terminal only shows ASCII.
-    pub(crate) const fn pick_text(&self, text: &'static str, ascii: &'static str) -> &'static str {
-        if self.ascii { ascii } else { text }
     }
 
     /// Returns the glyph and the colour of a state.

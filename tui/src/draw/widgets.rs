@@ -5,14 +5,13 @@
 use loudou_print::bars::{growing, in_cell};
 use loudou_words::num::{share, whole};
 use loudou_words::text::humanise;
-use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::symbols::{bar, border};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{
-    Block, Cell, Clear, Row, Scrollbar, ScrollbarOrientation, ScrollbarState, Sparkline,
-    StatefulWidget, Table, TableState, Widget,
+    Block, Cell, Clear, Row, Scrollbar, ScrollbarOrientation, ScrollbarState, Sparkline, Table,
+    TableState,
 };
 
 use super::pen::Pen;
@@ -174,21 +173,7 @@ pub(crate) fn table(
     let table = Table::new(shown, constraints)
         .header(Row::new(titles).style(theme.head))
         .row_highlight_style(if whole_row { theme.row } else { Style::new() });
-    pen.draw(area, Stateful(table, state));
-}
-
-/// A widget with the state that it is drawn in.
-struct Stateful<W: StatefulWidget>(W, W::State)
-where
-    W::State: Sized;
-
-impl<W: StatefulWidget> Widget for Stateful<W>
-where
-    W::State: Sized,
-{
-    fn render(mut self, area: Rect, buffer: &mut Buffer) {
-        self.0.render(area, buffer, &mut self.1);
-    }
+    pen.draw_with(area, table, &mut state);
 }
 
 /// Returns the first of `len` lines to show, so that line `at` is among the `height` visible lines.
@@ -209,14 +194,14 @@ pub(crate) fn scroll_bar(pen: &mut Pen<'_>, area: Rect, first: usize, shown: usi
     let bar = Scrollbar::new(ScrollbarOrientation::VerticalRight)
         .begin_symbol(None)
         .end_symbol(None)
-        .thumb_symbol(theme.pick_text("█", "#"))
+        .thumb_symbol(theme.pick("█", "#"))
         .thumb_style(theme.dim)
-        .track_symbol(Some(theme.pick_text("│", "|")))
+        .track_symbol(Some(theme.pick("│", "|")))
         .track_style(theme.track);
-    let state = ScrollbarState::new(places.saturating_add(1))
+    let mut state = ScrollbarState::new(places.saturating_add(1))
         .position(first)
         .viewport_content_length(shown);
-    pen.draw(area, Stateful(bar, state));
+    pen.draw_with(area, bar, &mut state);
 }
 
 // Boxes.
@@ -252,7 +237,7 @@ pub(crate) fn open<'a>(
     };
     let mut block = Block::bordered().border_set(set).border_style(theme.dim);
     if !title.is_empty() {
-        let corner = Span::styled(theme.pick_text("─", "-"), theme.dim);
+        let corner = Span::styled(theme.pick("─", "-"), theme.dim);
         let title = Line::from(vec![corner, text(&format!(" {title} "), theme.name)]);
         block = block.title(theme.fit_line(title, area.width.saturating_sub(3)));
     }
@@ -303,7 +288,7 @@ pub(crate) fn level(theme: &Theme, width: u16, level: f64, style: Style) -> [Spa
         .into_iter()
         .map(|eighths| growing(eighths, theme.ascii))
         .collect();
-    let empty = theme.pick_text("·", ".").repeat(empty.len());
+    let empty = theme.pick("·", ".").repeat(empty.len());
     [Span::styled(full, style), Span::styled(empty, theme.track)]
 }
 
@@ -371,7 +356,7 @@ pub(crate) fn chart(pen: &mut Pen<'_>, chart: &Chart) {
             height: 1,
             ..axis
         };
-        let mark = theme.pick_text("┤", "|");
+        let mark = theme.pick("┤", "|");
         let wide = usize::from(AXIS).saturating_sub(2);
         pen.line(
             row,
@@ -403,7 +388,7 @@ fn limit_line(pen: &mut Pen<'_>, row: Rect, chart: &Chart) {
     let limit = chart.limit.unwrap_or(f64::INFINITY);
     for (column, value) in row.columns().zip(&chart.values) {
         if value.is_none_or(|value| value < limit) {
-            pen.line(column, Span::styled(theme.pick_text("─", "-"), theme.name));
+            pen.line(column, Span::styled(theme.pick("─", "-"), theme.name));
         }
     }
 }
@@ -418,8 +403,8 @@ fn baseline(pen: &mut Pen<'_>, plot: Rect, values: &[Option<f64>]) {
     };
     for (column, value) in row.columns().zip(values) {
         let glyph = match value {
-            None => theme.pick_text("·", " "),
-            Some(value) if *value <= 0.0 => theme.pick_text("▁", "_"),
+            None => theme.pick("·", " "),
+            Some(value) if *value <= 0.0 => theme.pick("▁", "_"),
             Some(_) => continue,
         };
         pen.line(column, Span::styled(glyph, theme.track));

@@ -106,8 +106,8 @@ fn answered(
             Tone::Bad => theme.bad,
         };
         let mark = line.mark.map(|mark| match mark {
-            '✓' => theme.pick_text("✓ ", "+ ").to_owned(),
-            '✗' => theme.pick_text("✗ ", "x ").to_owned(),
+            '✓' => theme.pick("✓ ", "+ ").to_owned(),
+            '✗' => theme.pick("✗ ", "x ").to_owned(),
             other => format!("{other} "),
         });
         let level = line

@@ -81,7 +81,7 @@ pub(super) fn typed(
 /// Returns the focus mark and the name of a field, up to the column of the values.
 pub(super) fn label(theme: &Theme, name: &str, is_focused: bool, value: u16) -> Vec<Span<'static>> {
     let (mark, style) = if is_focused {
-        (theme.pick_text("▸ ", "> "), theme.strong)
+        (theme.pick("▸ ", "> "), theme.strong)
     } else {
         ("  ", theme.plain)
     };

@@ -7,7 +7,6 @@ use loudou_words::text::{counted, humanise};
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
-use ratatui::widgets::Tabs;
 
 use super::form::typed;
 use crate::app::again;
@@ -46,14 +45,14 @@ pub(super) fn header(pen: &mut Pen<'_>, state: &State) {
             .sum::<u16>()
     };
     let address = without_scheme(&state.settings.url);
-    let name = theme.pick_text(" 漏斗 loudou ", " loudou ");
+    let name = theme.pick(" 漏斗 loudou ", " loudou ");
     let whole = [name, words, address]
         .map(width)
         .into_iter()
         .fold(wide(&tabs), u16::saturating_add);
     // If there is no room for both, the address takes precedence over the name of the program.
     let name = if whole >= first.width {
-        theme.pick_text(" 漏斗 ", " loudou ")
+        theme.pick(" 漏斗 ", " loudou ")
     } else {
         name
     };
@@ -83,7 +82,13 @@ pub(super) fn header(pen: &mut Pen<'_>, state: &State) {
     ])
     .areas(first);
     pen.line(title, Span::styled(name, theme.name));
-    draw_tabs(pen, bar, state, &tabs);
+    let tabs = tabs.into_iter().map(|(name, screen)| {
+        let is_here = screen == state.screen;
+        let style = if is_here { theme.selected } else { theme.dim };
+        let name = Span::styled(format!(" {name} "), style);
+        (name.into(), Some(Spot::Tab(screen)))
+    });
+    pen.buttons(bar, 1, tabs);
     let room = end.width.saturating_sub(2);
     let place = place(state, &connection, room, theme);
     let place = text(&place, connection.style);
@@ -101,41 +106,6 @@ pub(super) fn header(pen: &mut Pen<'_>, state: &State) {
     } else {
         totals(pen, second, state);
     }
-}
-
-fn draw_tabs(pen: &mut Pen<'_>, bar: Rect, state: &State, tabs: &[(String, Screen)]) {
-    let theme = pen.theme;
-    let mut x = bar.x;
-    for (name, screen) in tabs {
-        let wide = width(name).saturating_add(2);
-        x = x.saturating_add(1);
-        let place = Rect {
-            x,
-            width: wide,
-            ..bar
-        };
-        pen.spot(place, Spot::Tab(*screen));
-        x = x.saturating_add(wide);
-    }
-    let here = tabs.iter().position(|(_, screen)| *screen == state.screen);
-    let names = tabs.iter().map(|(name, screen)| {
-        let style = if *screen == state.screen {
-            theme.selected
-        } else {
-            theme.dim
-        };
-        Line::from(vec![
-            Span::raw(" "),
-            Span::styled(format!(" {name} "), style),
-        ])
-    });
-    let widget = Tabs::new(names)
-        .divider("")
-        .padding("", "")
-        .select(here)
-        .style(theme.plain)
-        .highlight_style(theme.plain);
-    pen.draw(bar, widget);
 }
 
 /// Returns the connection with the Envoy's address, in the longest form that fits. If there is
@@ -403,38 +373,22 @@ fn totals(pen: &mut Pen<'_>, row: Rect, state: &State) {
             .filter(|span| span.style != theme.warn);
         live.for_each(|span| span.style = theme.stale);
     }
-    let mut line = Line::from(" ");
-    for part in parts {
-        let before = if line.spans.len() > 1 { gap } else { 0 };
-        let end = cells(line.width()).saturating_add(before);
-        if span(&part).saturating_add(end) > room {
-            break;
-        }
-        line.push_span(Span::raw(" ".repeat(before.into())));
-        line.extend(part);
-    }
-    warning_spot(pen, row, &line);
-    pen.line(row, line);
-}
-
-/// Makes the warnings clickable. A click opens the Envoy screen.
-fn warning_spot(pen: &mut Pen<'_>, row: Rect, line: &Line<'_>) {
-    let mark = pen.theme.pick('⚠', '!');
-    let mut x = row.x;
-    for span in &line.spans {
-        let wide = cells(span.width());
-        if span.content.starts_with(mark) {
-            pen.spot(
-                Rect {
-                    x,
-                    width: wide,
-                    ..row
-                },
-                Spot::Tab(Screen::Envoy),
-            );
-        }
-        x = x.saturating_add(wide);
-    }
+    let mut x = 1_u16;
+    let fits = |part: &Part| {
+        let end = x.saturating_add(span(part));
+        x = end.saturating_add(gap);
+        end <= room
+    };
+    let mark = theme.pick('⚠', '!');
+    // A click on the warnings opens the Envoy screen.
+    let parts = parts.into_iter().take_while(fits).map(|part| {
+        let is_warning = part
+            .first()
+            .is_some_and(|first| first.content.starts_with(mark));
+        let spot = is_warning.then_some(Spot::Tab(Screen::Envoy));
+        (Line::from(part), spot)
+    });
+    pen.buttons(row, gap, parts);
 }
 
 /// Describes the other Envoys that need attention.

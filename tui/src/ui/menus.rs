@@ -88,7 +88,7 @@ pub(super) fn sort(pen: &mut Pen<'_>, state: &State, at: usize) {
     let lines = Column::SORTABLE.iter().map(|column| {
         let is_now = *column == state.table.sort.column;
         let mark = if is_now {
-            theme.pick_text(" ✔ ", " > ")
+            theme.pick(" ✔ ", " > ")
         } else {
             "   "
         };

@@ -155,7 +155,7 @@ fn title(pen: &mut Pen<'_>, state: &State, row: &Row) {
         .width
         .saturating_sub(cells(words.width()).saturating_add(5));
     let mut line = theme.fit_line(text(&row.id.rule, theme.dim).into(), most / 2);
-    line.push_span(Span::styled(theme.pick_text(" › ", " > "), theme.dim));
+    line.push_span(Span::styled(theme.pick(" › ", " > "), theme.dim));
     line.push_span(text(&state.shown_key(&row.id.key), theme.name));
     let mut line = theme.fit_line(line, most);
     line.extend([
@@ -269,7 +269,7 @@ fn limit(
     is_shown: bool,
 ) -> [Line<'static>; 3] {
     let mark = if is_shown {
-        theme.pick_text("▸ ", "> ")
+        theme.pick("▸ ", "> ")
     } else {
         "  "
     };

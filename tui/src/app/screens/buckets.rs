@@ -2,7 +2,6 @@
 
 use loudou_api::BanBy;
 use loudou_limiter::Nanos;
-use loudou_print::bars::rising;
 use loudou_words::meaning::{Standing, enforced_ban, refusals};
 use loudou_words::num::{count, float, whole};
 use loudou_words::text::humanise;
@@ -11,8 +10,8 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::bucket::{Bucket, draw_row};
-use super::list;
 use super::view::{About, View};
+use super::{chart, list};
 use crate::app::columns::{Column, Sort, WITH_WORD, fitting};
 use crate::app::command::{Binding, Command as C, bind, c, tab};
 use crate::app::demand::Demand;
@@ -115,10 +114,7 @@ impl View for Buckets {
         if state.table.filter_text.is_empty() {
             state.table.pinned = None;
         }
-        state.table.rewind();
-        state.table.filter_text.clear();
-        state.table.filter = Filter::default();
-        state.table.filter_error = None;
+        state.table.clear();
         ingest::arrange(state);
     }
 
@@ -146,8 +142,8 @@ impl View for Buckets {
                 let at = |other: &Column| *other == column;
                 state.mode = Mode::Sort(Column::SORTABLE.iter().position(at).unwrap_or(0));
             }
-            C::SortLeft => ingest::sort(state, state.table.sort.step(-1)),
-            C::SortRight => ingest::sort(state, state.table.sort.step(1)),
+            C::SortLeft => ingest::sort(state, state.table.sort.step(&Column::SORTABLE, -1)),
+            C::SortRight => ingest::sort(state, state.table.sort.step(&Column::SORTABLE, 1)),
             C::Invert => {
                 let descending = !descending;
                 ingest::sort(state, Sort { column, descending });
@@ -156,19 +152,13 @@ impl View for Buckets {
         }
     }
 
-    /// Applies a filter. While the text is invalid, the last valid filter stays in effect.
     fn filter(&self, state: &mut State, text: &str) {
         let rules = state
             .data
             .as_ref()
             .map_or(&[][..], |data| &data.rules.rules);
-        match Filter::of_rules(text, rules) {
-            Ok(filter) => {
-                state.table.filter = filter;
-                state.table.filter_error = None;
-                ingest::arrange(state);
-            }
-            Err(error) => state.table.filter_error = Some(error),
+        if state.table.filter_by(text, rules) {
+            ingest::arrange(state);
         }
     }
 
@@ -177,10 +167,7 @@ impl View for Buckets {
     }
 
     fn accept_filter(&self, state: &mut State, text: &str) -> Result<(), String> {
-        if let Some(error) = state.table.filter_error.clone() {
-            return Err(error);
-        }
-        state.table.applied(text);
+        state.table.applied(text)?;
         // The matching buckets may not have been read yet.
         state.link.hurry(state.now);
         Ok(())
@@ -197,14 +184,7 @@ impl View for Buckets {
     }
 
     fn sorted_by(&self, state: &mut State, column: Column) {
-        let now = state.table.sort;
-        let by = Sort::by(column);
-        let descending = if now.column == column {
-            !now.descending
-        } else {
-            by.descending
-        };
-        ingest::sort(state, Sort { descending, ..by });
+        ingest::sort(state, state.table.sorted_by(column));
     }
 }
 
@@ -339,11 +319,7 @@ fn cell(theme: &Theme, state: &State, row: &Row, column: Column, width: u16) -> 
         }
         Column::Key => {
             let own = row.view.own.is_some();
-            let mark = if own {
-                theme.pick_text(" ≠", " ~")
-            } else {
-                ""
-            };
+            let mark = if own { theme.pick(" ≠", " ~") } else { "" };
             let room = width.saturating_sub(width_of(mark));
             let key = theme.fit_line(
                 text(&state.shown_key(&row.id.key), theme.strong).into(),
@@ -530,8 +506,8 @@ fn ends(theme: &Theme, end: Option<End>, width: u16) -> Span<'static> {
         return Span::default();
     };
     let (glyph, word, style) = match end.ban {
-        Some(by) => (theme.pick_text("⊘", "#"), by.name(), theme.bad),
-        None => (theme.pick_text("≠", "~"), "override", theme.warn),
+        Some(by) => (theme.pick("⊘", "#"), by.name(), theme.bad),
+        None => (theme.pick("≠", "~"), "override", theme.warn),
     };
     let kind = if width < WITH_WORD { glyph } else { word };
     let left = end.left_ns.map(|ns| humanise(whole_seconds(ns)));
@@ -592,51 +568,15 @@ fn smooth(series: &[Option<Rates>], allowed: Option<f64>) -> Vec<Option<Rates>> 
 }
 
 /// Draws the requests of the last minute in relation to the limit, with the same scale for all
-/// rows. Half a cell is the limit's rate. The highest column stands for twice that rate or more,
-/// and leaves a gap below the next row. The colour, or a pattern on terminals without colour, shows
-/// if some or most of the requests were refused.
+/// rows: half a cell is the limit's rate.
 fn demand(theme: &Theme, state: &State, row: &Row, width: u16) -> Line<'static> {
     const LIMIT: f64 = 4.0;
-    const MOST: u64 = 7;
     let Some(track) = state.history.buckets.get(&row.id) else {
         return Line::default();
     };
-    let series = smooth(&track.series(width), row.allowed_per_second());
-    let peak = series.iter().flatten().map(Rates::all).fold(0.0, f64::max);
+    let allowed = row.allowed_per_second();
+    let series = smooth(&track.series(width), allowed);
     // A limit without a rate is compared with the row's peak instead.
-    let allowed = row.allowed_per_second().unwrap_or(peak);
-    let column = |rates: &Option<Rates>| {
-        let Some(rates) = rates else {
-            return Span::styled(theme.pick_text("·", " "), theme.track);
-        };
-        let all = rates.all();
-        if all <= 0.0 {
-            return Span::styled(theme.pick_text("▁", "_"), theme.track);
-        }
-        let refused = rates.refused + rates.shadow;
-        let eighths = whole((all / allowed * LIMIT).ceil()).clamp(1, MOST);
-        let glyph = rising(u16::try_from(eighths).unwrap_or(1), theme.ascii);
-        let tone = |bad| {
-            if rates.shadow > 0.0 {
-                theme.shadow
-            } else {
-                bad
-            }
-        };
-        let (style, pattern) = if refused <= 0.0 {
-            (theme.good, None)
-        } else if refused * 2.0 < all {
-            (tone(theme.warn), Some(theme.pick('▒', '%')))
-        } else {
-            (tone(theme.bad), Some(theme.pick('▓', '#')))
-        };
-        text(
-            &pattern
-                .filter(|_| !theme.has_colours())
-                .unwrap_or(glyph)
-                .to_string(),
-            style,
-        )
-    };
-    series.iter().map(column).collect()
+    let per = allowed.unwrap_or_else(|| chart::peak(&series));
+    chart::requests(theme, &series, per, LIMIT)
 }

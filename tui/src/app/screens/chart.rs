@@ -92,29 +92,46 @@ pub(super) fn rule_and_total(pen: &mut Pen<'_>, state: &State, rule: &str, in_sh
     }
 }
 
-/// Draws the requests of the last minute in one line, scaled to the highest column. Columns with
-/// refusals have the colour of refusals.
-pub(super) fn requests(theme: &Theme, track: &Track, columns: u16) -> Line<'static> {
-    const MOST: f64 = 7.0;
-    let series = track.series(columns);
-    let peak = series.iter().flatten().map(Rates::all).fold(0.0, f64::max);
-    let column = |rates: &Option<Rates>| match rates {
-        None => Span::styled(theme.pick_text("·", " "), theme.track),
-        Some(rates) if rates.all() <= 0.0 => Span::styled(theme.pick_text("▁", "_"), theme.track),
-        Some(rates) => {
-            let style = if rates.refused > 0.0 {
-                theme.bad
-            } else if rates.shadow > 0.0 {
-                theme.shadow
-            } else {
-                theme.good
-            };
-            let eighths = whole((rates.all() / peak * MOST).ceil());
-            text(
-                &rising(u16::try_from(eighths).unwrap_or(1), theme.ascii).to_string(),
-                style,
-            )
+/// Draws the requests of the last minute in one line. A column of `eighths` of a cell is the rate
+/// `per`. The highest column leaves a gap below the next row. The colour, or a pattern on terminals
+/// without colour, shows if some or most of the requests were refused.
+pub(super) fn requests(
+    theme: &Theme,
+    series: &[Option<Rates>],
+    per: f64,
+    eighths: f64,
+) -> Line<'static> {
+    const MOST: u64 = 7;
+    let column = |rates: &Option<Rates>| {
+        let Some(rates) = rates else {
+            return Span::styled(theme.pick("·", " "), theme.track);
+        };
+        let all = rates.all();
+        if all <= 0.0 {
+            return Span::styled(theme.pick("▁", "_"), theme.track);
         }
+        let refused = rates.refused + rates.shadow;
+        let height = whole((all / per * eighths).ceil()).clamp(1, MOST);
+        let glyph = rising(u16::try_from(height).unwrap_or(1), theme.ascii);
+        let (bad, pattern) = if refused <= 0.0 {
+            (theme.good, None)
+        } else if refused * 2.0 < all {
+            (theme.warn, Some(theme.pick('▒', '%')))
+        } else {
+            (theme.bad, Some(theme.pick('▓', '#')))
+        };
+        let style = if rates.shadow > 0.0 {
+            theme.shadow
+        } else {
+            bad
+        };
+        let pattern = pattern.filter(|_| !theme.has_colours());
+        text(&pattern.unwrap_or(glyph).to_string(), style)
     };
     series.iter().map(column).collect()
+}
+
+/// Returns the highest rate of all requests.
+pub(super) fn peak(series: &[Option<Rates>]) -> f64 {
+    series.iter().flatten().map(Rates::all).fold(0.0, f64::max)
 }

@@ -3,13 +3,12 @@
 
 use loudou_api::BucketState;
 use loudou_limiter::Nanos;
-use loudou_words::meaning::refusals;
 use loudou_words::num::count;
 use ratatui::text::{Line, Span};
 
 use super::view::{About, View};
 use super::{copied, list};
-use crate::app::columns::{Column, Sort};
+use crate::app::columns::Column;
 use crate::app::command::{Binding, Command as C, bind, c, k, tab};
 use crate::app::filter::Filter;
 use crate::app::layout::table_height;
@@ -154,15 +153,12 @@ impl View for Keys {
             return;
         }
         table.pinned = None;
-        table.rewind();
-        table.filter_text.clear();
-        table.filter = Filter::default();
+        table.clear();
         state.keys.arrange(table_height(state.size));
     }
 
     fn run(&self, state: &mut State, command: C) {
         let keys = &mut state.keys;
-        let Sort { column, descending } = keys.table.sort;
         match command {
             C::Drill => {
                 let selected = keys.selected();
@@ -178,9 +174,9 @@ impl View for Keys {
                 state.mode = Mode::Filter(TextField::new(&text), text);
                 return;
             }
-            C::SortLeft => keys.table.sort = beside(column, -1),
-            C::SortRight => keys.table.sort = beside(column, 1),
-            C::Invert => keys.table.sort.descending = !descending,
+            C::SortLeft => keys.table.sort = keys.table.sort.step(&SORTABLE, -1),
+            C::SortRight => keys.table.sort = keys.table.sort.step(&SORTABLE, 1),
+            C::Invert => keys.table.sort.descending = !keys.table.sort.descending,
             _ => return,
         }
         keys.table.rewind();
@@ -189,29 +185,18 @@ impl View for Keys {
 
     fn sorted_by(&self, state: &mut State, column: Column) {
         let table = &mut state.keys.table;
-        let again = table.sort.column == column;
-        let descending = !table.sort.descending;
-        table.sort = Sort::by(column);
-        if again {
-            table.sort.descending = descending;
-        }
+        table.sort = table.sorted_by(column);
         table.rewind();
         state.keys.arrange(table_height(state.size));
     }
 
-    /// Applies a filter. While the text is invalid, the last valid filter stays in effect.
     fn filter(&self, state: &mut State, text: &str) {
         let rules = state
             .data
             .as_ref()
             .map_or(&[][..], |data| &data.rules.rules);
-        match Filter::of_rules(text, rules) {
-            Ok(filter) => {
-                state.keys.table.filter = filter;
-                state.keys.table.filter_error = None;
-                state.keys.arrange(table_height(state.size));
-            }
-            Err(error) => state.keys.table.filter_error = Some(error),
+        if state.keys.table.filter_by(text, rules) {
+            state.keys.arrange(table_height(state.size));
         }
     }
 
@@ -220,21 +205,8 @@ impl View for Keys {
     }
 
     fn accept_filter(&self, state: &mut State, text: &str) -> Result<(), String> {
-        let table = &mut state.keys.table;
-        if let Some(error) = table.filter_error.clone() {
-            return Err(error);
-        }
-        table.applied(text);
-        Ok(())
+        state.keys.table.applied(text)
     }
-}
-
-/// Returns a sort by the column `step` to the right.
-fn beside(column: Column, step: isize) -> Sort {
-    let at = SORTABLE.iter().position(|other| *other == column);
-    let next = at.unwrap_or(0).checked_add_signed(step);
-    let next = next.and_then(|next| SORTABLE.get(next));
-    Sort::by(*next.unwrap_or(&column))
 }
 
 // The table: a column for each Envoy or, if they do not fit, one column that names the Envoy that
@@ -346,7 +318,7 @@ fn row(theme: &Theme, state: &State, key: &KeyRow, state_width: u16) -> Vec<Line
         text(&id.rule, theme.dim).into(),
         text(&state.shown_key(&id.key), theme.strong).into(),
         text(&rate(rates.map(|rates| rates.admitted)), theme.good).into(),
-        refused(theme, rates.map(|rates| (rates.refused, rates.shadow))).into(),
+        list::refused(theme, rates).into(),
     ]
 }
 
@@ -362,26 +334,10 @@ fn most_at(theme: &Theme, key: &KeyRow, names: &[String]) -> Line<'static> {
 /// Shows a key's refusals at one Envoy, or that it is banned.
 fn of_part(theme: &Theme, part: Option<&Part>) -> Span<'static> {
     match part {
-        None => text(theme.pick_text("·", "."), theme.dim),
+        None => text(theme.pick("·", "."), theme.dim),
         Some(part) if part.state == BucketState::Banned && !part.shadow => {
             text("banned", theme.bad)
         }
-        Some(part) => refused(theme, part.rates.map(|rates| (rates.refused, rates.shadow))),
-    }
-}
-
-/// Formats the refusals per second. Refusals in shadow mode are in parentheses.
-fn refused(theme: &Theme, rates: Option<(f64, f64)>) -> Span<'static> {
-    let Some((refused, would)) = rates else {
-        return text(&rate(None), theme.dim);
-    };
-    let in_shadow = (would > 0.0).then(|| refusals(rate(Some(would)), true));
-    match in_shadow {
-        Some(would) if refused > 0.0 => {
-            text(&format!("{} {would}", rate(Some(refused))), theme.bad)
-        }
-        Some(would) => text(&would, theme.shadow),
-        None if refused > 0.0 => text(&rate(Some(refused)), theme.bad),
-        None => text(&rate(Some(refused)), theme.dim),
+        Some(part) => list::refused(theme, part.rates),
     }
 }

@@ -1,12 +1,14 @@
 //! Elements that all tables of buckets share: headings, the selection, and the reason why a table
 //! is empty.
 
+use loudou_words::meaning::refusals;
 use loudou_words::num::count;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use crate::app::columns::{Column, Sort};
+use crate::app::history::Rates;
 use crate::app::press::Spot;
 use crate::app::rows::Row;
 use crate::app::state::State;
@@ -14,7 +16,7 @@ use crate::app::table::Table;
 use crate::draw::pen::Pen;
 use crate::draw::theme::Theme;
 use crate::draw::widgets::Head;
-use crate::draw::words::{amount, text, width as width_of};
+use crate::draw::words::{amount, rate, text, width as width_of};
 
 /// Splits an area into the table and the scroll bar to the right of its rows.
 pub(super) fn beside_scroll_bar(area: Rect) -> [Rect; 2] {
@@ -29,9 +31,9 @@ pub(super) fn head(theme: &Theme, column: Column, width: u16, sort: Sort) -> Hea
     let mut title = Line::from(column.title(width));
     if column == sort.column {
         let arrow = if sort.descending {
-            theme.pick_text("▼", "v")
+            theme.pick("▼", "v")
         } else {
-            theme.pick_text("▲", "^")
+            theme.pick("▲", "^")
         };
         title.push_span(Span::styled(arrow, theme.key));
     }
@@ -74,9 +76,9 @@ pub(super) fn missing<'a>(
 pub(super) fn out_of_view(pen: &mut Pen<'_>, table: &Table, lines: &[usize]) {
     let theme = pen.theme;
     let arrow = if table.at < table.offset {
-        theme.pick_text("▲", "^")
+        theme.pick("▲", "^")
     } else if table.at >= table.offset.saturating_add(lines.len()) {
-        theme.pick_text("▼", "v")
+        theme.pick("▼", "v")
     } else {
         return;
     };
@@ -99,4 +101,19 @@ pub(super) fn nothing(pen: &mut Pen<'_>, why: &'static str) {
     let style: Style = pen.theme.dim;
     let middle = pen.row(pen.area.height / 2);
     pen.line(middle, Line::from(Span::styled(why, style)).centered());
+}
+
+/// Formats the refusals per second. Refusals in shadow mode are in parentheses.
+pub(super) fn refused(theme: &Theme, rates: Option<Rates>) -> Span<'static> {
+    let Rates {
+        refused, shadow, ..
+    } = rates.unwrap_or_default();
+    let number = rate(rates.map(|rates| rates.refused));
+    let would = refusals(rate(Some(shadow)), true);
+    match (refused > 0.0, shadow > 0.0) {
+        (true, true) => text(&format!("{number} {would}"), theme.bad),
+        (true, false) => text(&number, theme.bad),
+        (false, true) => text(&would, theme.shadow),
+        (false, false) => text(&number, theme.dim),
+    }
 }

@@ -201,7 +201,7 @@ fn row(
     let branch = if compared(rule, (state, data)).is_empty() {
         ""
     } else {
-        theme.pick_text("└ ", "` ")
+        theme.pick("└ ", "` ")
     };
     let per_second = rates.map(|rates| refused_rate(totals, rates));
     let mode = if totals.mode == Mode::Enforce.name() {
@@ -210,6 +210,11 @@ fn row(
         theme.warn
     };
     let columns = widths.get(6).copied().unwrap_or(0);
+    // A rule has no rate of its own, so its history is compared with its peak.
+    let history = track.map(|track| {
+        let series = track.series(columns);
+        chart::requests(theme, &series, chart::peak(&series), 7.0)
+    });
     [
         Line::from(vec![
             text(branch, theme.dim),
@@ -224,9 +229,7 @@ fn row(
         refused(theme, data, rule).into(),
         text(&rate(rates.map(|rates| rates.admitted)), theme.good).into(),
         text(&amount(totals.passed()), theme.plain).into(),
-        track
-            .map(|track| chart::requests(theme, track, columns))
-            .unwrap_or_default(),
+        history.unwrap_or_default(),
         limits(theme, (state, data), rule),
     ]
 }

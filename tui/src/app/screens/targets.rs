@@ -1,6 +1,5 @@
 //! The Targets screen: all watched Envoys, with their sums.
 
-use loudou_words::meaning::refusals;
 use loudou_words::num::{cells, count};
 use loudou_words::text::{counted, humanise};
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -273,14 +272,14 @@ fn sums(theme: &Theme, targets: &[TargetSummary]) -> Vec<Line<'static>> {
 
 /// Returns the cells of an Envoy.
 fn row(theme: &Theme, target: &TargetSummary, name: &str, is_shown: bool) -> Vec<Line<'static>> {
-    let up = theme.pick_text("●", "*");
+    let up = theme.pick("●", "*");
     let (mark, style) = match target.up {
         Some(true) if !target.is_stale => (up, theme.good),
         Some(true) | None => (up, theme.warn),
-        Some(false) => (theme.pick_text("○", "o"), theme.bad),
+        Some(false) => (theme.pick("○", "o"), theme.bad),
     };
     let marked = if target.is_marked {
-        theme.pick_text("✓", "x")
+        theme.pick("✓", "x")
     } else {
         " "
     };
@@ -341,20 +340,12 @@ fn over(
     pen.line(place, words);
 }
 
-/// Formats the admitted and the refused requests. Refusals in shadow mode are in parentheses.
+/// Formats the admitted and the refused requests.
 fn rates(theme: &Theme, rates: Option<Rates>) -> [Line<'static>; 2] {
-    let refused = rates.map(|rates| rates.refused);
-    let would = rates.filter(|rates| rates.shadow > 0.0);
-    let would = would.map(|rates| format!(" {}", refusals(rate(Some(rates.shadow)), true)));
-    let style = if refused.unwrap_or(0.0) > 0.0 {
-        theme.bad
-    } else {
-        theme.dim
-    };
-    let refused = format!("{}{}", rate(refused), would.unwrap_or_default());
+    let admitted = rate(rates.map(|rates| rates.admitted));
     [
-        text(&rate(rates.map(|rates| rates.admitted)), theme.good).into(),
-        text(&refused, style).into(),
+        text(&admitted, theme.good).into(),
+        list::refused(theme, rates).into(),
     ]
 }
 

@@ -95,34 +95,20 @@ fn walls(pen: &mut Pen<'_>, shape: &Shape) {
         rim,
         height,
     } = *shape;
-    let (left, right) = (theme.pick('╲', '\\'), theme.pick('╱', '/'));
-    for y in rim..rim.saturating_add(height) {
-        let half = shape.half(y);
-        pen.cell(centre.saturating_sub(half), y, left, theme.wall);
-        pen.cell(centre.saturating_add(half), y, right, theme.wall);
+    let mut both = |dx: i32, y: i32, [left, right]: [char; 2]| {
+        pen.cell(centre.saturating_sub(dx), y, left, theme.wall);
+        pen.cell(centre.saturating_add(dx), y, right, theme.wall);
+    };
+    let bottom = rim.saturating_add(height);
+    for y in rim..bottom {
+        both(shape.half(y), y, theme.pick(['╲', '╱'], ['\\', '/']));
     }
-    let lip = theme.pick('▁', '_');
-    let half = shape.half(rim);
     for out in 1..=3 {
-        let y = rim.saturating_sub(1);
-        pen.cell(
-            centre.saturating_sub(half).saturating_sub(out),
-            y,
-            lip,
-            theme.wall,
-        );
-        pen.cell(
-            centre.saturating_add(half).saturating_add(out),
-            y,
-            lip,
-            theme.wall,
-        );
+        let dx = shape.half(rim).saturating_add(out);
+        both(dx, rim.saturating_sub(1), [theme.pick('▁', '_'); 2]);
     }
-    let tube = theme.pick('│', '|');
-    for y in 0..2 {
-        let y = rim.saturating_add(height).saturating_add(y);
-        pen.cell(centre.saturating_sub(SPOUT), y, tube, theme.wall);
-        pen.cell(centre.saturating_add(SPOUT), y, tube, theme.wall);
+    for y in bottom..bottom.saturating_add(2) {
+        both(SPOUT, y, [theme.pick('│', '|'); 2]);
     }
 }
 
