@@ -1,9 +1,9 @@
-//! The admin role, which answers the terminal's HTTP API. A data role can answer it too, below a
-//! separate path.
+//! The admin role of the filter, which serves the HTTP API that the terminal UI calls. A filter
+//! with the data role can also serve the API, below a separate path.
 //!
-//! Requests arrive at any worker, and no response occupies a worker for long, because lists are cut
-//! by the work done. All responses come from shared data and metrics, so they are the same on every
-//! worker. The table of calls is in [`routes`].
+//! Any worker may receive a request, and all workers return the same response, because they read it
+//! from shared data and metrics. No response occupies a worker for long, because long lists are
+//! split into pages. [`routes`] lists all endpoints.
 
 use std::rc::Rc;
 
@@ -47,13 +47,12 @@ use refused::Refused;
 pub use routes::ROUTES;
 use work_budget::WorkBudget;
 
-/// Timer period at which the admin role checks for bans that have ended, until it knows the next
-/// end, in milliseconds.
+/// Timer period in milliseconds until the first check for expired bans, which then sets the timer.
 pub const START_TICK_MS: u32 = 1_000;
 /// Maximum size of a request body, in bytes.
 pub const MAX_BODY: usize = 64 * 1024;
 
-/// The admin role on one worker.
+/// State of the admin API on one worker.
 #[derive(Debug)]
 pub struct AdminPlane {
     settings: Settings,
@@ -61,20 +60,21 @@ pub struct AdminPlane {
     records: Records,
     work_budget: WorkBudget,
     refused: Refused,
-    /// Time of the next check for ended bans.
+    /// Time of the next check for expired bans.
     due: Option<Nanos>,
-    /// Timer of the worker. `None` if the data role owns the timer.
+    /// Timer of the admin role. `None` if a data role serves the API, because the data role has its
+    /// own timer.
     timer: Option<Timer>,
-    /// Path below which a data role answers the API. Empty for the admin role.
+    /// Path prefix at which a data role serves the API. Empty for the admin role.
     at: String,
 }
 
-/// Next step for an API request once its headers have been read.
+/// Next step after the headers of an API request have been read.
 #[derive(Debug)]
 pub enum Begin {
     /// Send this response now.
     Answer(Reply),
-    /// Wait for the body, then call [`AdminPlane::finish`] with this call.
+    /// Wait for the complete request body, then pass this call to [`AdminPlane::finish`].
     AwaitBody(Box<Call>),
 }
 
@@ -83,18 +83,18 @@ pub fn role(document: &Value) -> Result<Settings, Vec<Problem>> {
     config::parse_admin(document)
 }
 
-/// Returns the settings of the embedded API, if configured.
+/// Returns the settings of the embedded admin API, if it is configured.
 pub fn embedded(admin: Option<Embedded>) -> Result<Option<Embedded>, Vec<Problem>> {
     Ok(admin)
 }
 
-/// Returns the namespace of the store that the API shows.
+/// Returns the namespace of the bucket store that the API manages.
 pub fn share(settings: &Settings) -> &str {
     &settings.store.namespace
 }
 
 impl AdminPlane {
-    /// Creates an admin role with these settings.
+    /// Creates the admin API for the admin role.
     pub fn new(settings: Settings) -> Self {
         Self {
             records: Records::new(&settings.store.namespace, Bases::default()),
@@ -108,8 +108,8 @@ impl AdminPlane {
         }
     }
 
-    /// Creates the admin API for a data role that answers it too. The API uses the data role's
-    /// timer. It first checks for ended bans [`START_TICK_MS`] after `now`.
+    /// Creates the admin API for a data role, whose timer then also serves the API. The first check
+    /// for expired bans is due [`START_TICK_MS`] milliseconds after `now`.
     pub fn embedded(admin: Embedded, now: Nanos) -> Self {
         let look = Nanos::from_millis(START_TICK_MS.into());
         Self {
@@ -120,16 +120,16 @@ impl AdminPlane {
         }
     }
 
-    /// Returns true if the current request is for the embedded API's path.
+    /// Returns true if the path of the current request belongs to the embedded API.
     pub fn is_asked(&self, host: &dyn Host) -> bool {
         let path = host.request_header(":path").unwrap_or_default();
         let below = path.strip_prefix(self.at.as_bytes());
         below.is_some_and(|below| matches!(below.first(), None | Some(b'/' | b'?')))
     }
 
-    /// Returns the next step for a request to the embedded API. The API exists only for
-    /// connections from a loopback address to a loopback address. The destination alone proves nothing: inside a tunnel
-    /// (HBONE) the client chooses the destination address.
+    /// Reads the headers of a request to the embedded API. Unless both ends of the connection are loopback addresses,
+    /// the response is 404. A loopback destination alone is no proof of a local client, because inside a tunnel (HBONE)
+    /// the client chooses the destination address.
     pub fn begin_if_local(&mut self, host: &dyn Host, has_body: bool) -> Begin {
         let reached = auth::address_of(host, auth::DESTINATION);
         let is_local = reached.is_some_and(|address| address.is_loopback());
@@ -143,7 +143,7 @@ impl AdminPlane {
         })
     }
 
-    /// Describes the role for the log.
+    /// Returns a description of the admin API for Envoy's log.
     pub fn about(&self) -> String {
         if self.at.is_empty() {
             format!("admin role, {} tokens", self.settings.tokens.len())
@@ -157,14 +157,15 @@ impl AdminPlane {
         self.due
     }
 
-    /// Shares decoded parts of the record with the other plugins in this VM.
+    /// Shares the cache of decoded rules with the other plugins in this VM.
     #[must_use]
     pub fn sharing(mut self, caches: &mut RecordCaches) -> Self {
         self.records.sharing(caches);
         self
     }
 
-    /// Handles a timer tick: reports bans that have ended.
+    /// Handles a timer tick: adds events for bans that have expired, and sets the timer for the
+    /// next expiry.
     pub fn tick(&mut self, host: &dyn Host) {
         let now = host.now();
         self.due = self.report_bans(host, None, now);
@@ -173,8 +174,8 @@ impl AdminPlane {
         }
     }
 
-    /// Records a changed end of a ban, reports the bans that have ended, and sets the timer for the
-    /// next end.
+    /// Stores the changed expiry time of a ban, adds events for bans that have expired, and sets
+    /// the timer for the next expiry.
     fn note_ban(&mut self, host: &dyn Host, change: Option<Change<'_>>, now: Nanos) {
         self.due = self.report_bans(host, change, now);
         if let Some(timer) = &mut self.timer {
@@ -195,7 +196,8 @@ impl AdminPlane {
             let record = current::load(host, &self.records, &metrics, now);
             let generation = record.map_or(0, |record| record.generation);
             for event in ended {
-                // An event without a rule stands for the bans that [`ban_ends`] only counts.
+                // An event without a rule stands for bans that [`ban_ends`] counts but does not
+                // list.
                 metrics.unbanned(host, event.rule.is_some().into());
                 events::add(
                     host,
@@ -210,7 +212,8 @@ impl AdminPlane {
         next
     }
 
-    /// Reads the headers. A request without the necessary access is answered without its body.
+    /// Reads the headers of an API request. If the request has no body or the caller lacks access,
+    /// returns the response immediately.
     pub fn begin(&mut self, host: &dyn Host, has_body: bool) -> Begin {
         match self.read(host, has_body) {
             Err(refused) => {
@@ -223,15 +226,16 @@ impl AdminPlane {
         }
     }
 
-    /// Adds the response header that lists the ways in which a call may send its JSON body.
+    /// Adds the response header that tells clients how to send a JSON body.
     fn with_ways(&self, mut reply: Reply) -> Reply {
         let name = self.ways().name().to_owned();
         reply.headers.push((BODY_HEADER.into(), name));
         reply
     }
 
-    /// Returns the ways in which a call may send its JSON body. A data role's listener rarely sets
-    /// `allow_on_headers_stop_iteration`, and without it a body never arrives.
+    /// Returns how clients may send a JSON body. A data role accepts JSON only in a header: its
+    /// listener rarely sets `allow_on_headers_stop_iteration`, and without that setting the filter
+    /// never receives the request body.
     const fn ways(&self) -> BodyWays {
         if self.at.is_empty() {
             BodyWays::Any
@@ -240,7 +244,7 @@ impl AdminPlane {
         }
     }
 
-    /// Answers a call whose body is complete.
+    /// Returns the response to a call whose request body is complete.
     pub fn finish(&mut self, host: &dyn Host, mut call: Box<Call>) -> Reply {
         let body = host.request_body(MAX_BODY.saturating_add(1));
         call.body = body.unwrap_or_default();
@@ -250,7 +254,8 @@ impl AdminPlane {
         self.answer(host, &mut call)
     }
 
-    /// Returns the call of the current request, if the caller may make it.
+    /// Parses the headers of the current request, and checks that the caller has access to the
+    /// endpoint.
     fn read(&self, host: &dyn Host, has_body: bool) -> Result<Call, Failure> {
         let caller = auth::authorize(host, &self.settings)?;
         let target = Target::read(host, &self.at)?;
@@ -284,8 +289,8 @@ impl AdminPlane {
             let detail = "this call takes no body: send its parameters in the query";
             Err(Failure::bad(detail))
         };
-        // The response shows this record, so every worker must apply it. The worker that changed
-        // the record may not have announced the change yet.
+        // The response is based on this record, so all workers must adopt it. The worker that
+        // changed the record may not have announced the change yet.
         if self.records.mark_announced() {
             let share = &self.settings.store.namespace;
             StoreMetrics::define(host, &mut self.registry, share).announce_change(host);
@@ -293,7 +298,7 @@ impl AdminPlane {
         self.with_ways(answer.unwrap_or_else(Failure::reply))
     }
 
-    /// Returns the current record of the rules.
+    /// Returns the current rule record.
     fn record(&mut self, host: &dyn Host, call: &Call) -> Result<Rc<Record>, RecordError> {
         let share = &self.settings.store.namespace;
         let metrics = StoreMetrics::define(host, &mut self.registry, share);

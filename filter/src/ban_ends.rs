@@ -1,10 +1,11 @@
-//! Keeps the ends of operators' bans, so that an expiring ban leaves an event.
+//! Stores the expiry times of operators' bans, so that an event is added when a ban expires.
 //!
-//! A ban is stored in its bucket's page, where nothing happens when it ends. So its end is also
-//! stored in one shared value. The admin role checks that value when the timer of the banning
-//! worker fires, and before events are read. The worker that removes an end from the value adds its
-//! event, so there is exactly one event. If a VM dies, the other VMs still find its ends. The value
-//! is bounded. Bans beyond the bound are counted, not forgotten.
+//! A ban is stored in its bucket's page, and nothing checks the page when the ban expires. So the
+//! expiry times of all bans are also stored in one shared data value. The worker that set a ban
+//! checks this value when the ban is due to expire, and every worker checks it before it returns
+//! events. The worker that removes an expired ban from the value adds the event, so there is
+//! exactly one event for each ban. If a VM dies, other VMs still find the expiry times. The size of
+//! the value is bounded, so bans beyond a maximum number are only counted.
 
 use loudou_api::{Event, EventKind};
 use loudou_limiter::Nanos;
@@ -17,12 +18,12 @@ use crate::events;
 use crate::formats;
 use crate::host::Host;
 
-/// Maximum number of tries for a change.
+/// Maximum number of compare-and-swap attempts for a change.
 const MAX_TRIES: usize = 64;
-/// Time after which a failed check is repeated.
+/// Delay before a failed check is retried.
 const RETRY_AFTER: Nanos = Nanos::from_secs(1);
 
-/// End of a ban.
+/// A ban and its expiry time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BanEnd {
     pub(crate) rule: String,
@@ -32,21 +33,22 @@ pub(crate) struct BanEnd {
     pub(crate) until: Nanos,
 }
 
-/// Content of the shared value.
+/// Content of the shared data value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Ends {
     bans: Vec<BanEnd>,
-    /// Number of bans beyond [`BAN_ENDS`], and the last of their ends.
+    /// Number of bans that are only counted because [`BAN_ENDS`] bans are already listed, and their
+    /// latest expiry time.
     others: u64,
     others_until: Nanos,
 }
 
-/// Change of a key's end.
+/// A change of the expiry time of a key's ban.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change<'a> {
-    /// A ban, which replaces an earlier ban of the key.
+    /// The key was banned until an expiry time. This ban replaces an earlier ban of the key.
     Banned(&'a BanEnd),
-    /// The key no longer has a ban with an end.
+    /// The key (second field) of a rule (first field) no longer has a ban with an expiry time.
     Gone(&'a str, &'a str),
 }
 
@@ -86,15 +88,15 @@ impl Ends {
         bytes
     }
 
-    /// Returns the next end.
+    /// Returns the earliest expiry time.
     fn next(&self) -> Option<Nanos> {
         let others = (self.others > 0).then_some(self.others_until);
         let ends = self.bans.iter().map(|end| end.until);
         ends.chain(others).min()
     }
 
-    /// Removes and returns the bans that have ended, in the order of their ends, and the number of
-    /// other bans.
+    /// Removes the expired bans. Returns them in the order of their expiry times, with the number
+    /// of expired bans that were only counted.
     fn expire(&mut self, now: Nanos) -> (Vec<BanEnd>, u64) {
         let mut ended: Vec<BanEnd> = Vec::new();
         self.bans.retain(|end| {
@@ -128,8 +130,8 @@ impl Ends {
     }
 }
 
-/// Records the change of a key's ban, and removes the bans that have ended. Returns events for the
-/// removed bans, still without a generation, and the time of the next end.
+/// Stores a change of a key's ban, if there is one, and removes the expired bans. Returns events
+/// for the removed bans, whose generation the caller must set, and the time of the next check.
 pub(crate) fn note(
     host: &dyn Host,
     share: &str,
@@ -171,8 +173,8 @@ pub(crate) fn note(
 
 type Swapped = (Vec<BanEnd>, u64, Option<Nanos>);
 
-/// Changes the ends in shared data. Returns `None` if other workers won every try, or if another
-/// version of Loudou wrote the ends.
+/// Updates the shared data value. Returns `None` if concurrent writes made every attempt fail, or
+/// if another version of Loudou wrote the value.
 fn swap(
     host: &dyn Host,
     share: &str,
@@ -249,7 +251,7 @@ mod tests {
         assert_eq!(ended[0].detail, "the ban by ops ended 21s ago");
         assert_eq!(ended[0].until_ns, Some(SECOND(10).get()));
         assert_eq!(note(&host, "s", None, SECOND(31)).0, []);
-        // The last ban of this key has ended, and no call has reported that yet.
+        // The previous ban of this key has expired, but no call has reported the expiry yet.
         host.now.set(SECOND(91).get());
         assert_eq!(banned(&host, "longer", 99).0.len(), 1);
     }

@@ -1,10 +1,10 @@
-//! Counts the workers that cannot read the shared rules, for a warning in the status.
+//! Counts the workers that cannot read the shared rules, so that the admin status can warn about
+//! them.
 //!
-//! Workers of different generations are normal, because a worker reads the rules before its next
-//! decision, and a worker without requests stays behind until then. A worker that *cannot* read the
-//! rules is a problem. Either another version of Loudou wrote them, or shared data failed. Such a
-//! worker reports that while it serves requests. Reports expire, so a dead worker is soon
-//! forgotten.
+//! Workers may temporarily have different generations of the rules, because a worker reads new
+//! rules only before its next decision. A worker that *cannot* read the rules is a problem: either
+//! another version of Loudou wrote the rules, or shared data failed. While the worker serves
+//! requests, it reports this regularly. Reports expire, so a dead worker soon stops being counted.
 
 use loudou_limiter::Nanos;
 use loudou_store::swap::swap;
@@ -12,14 +12,15 @@ use loudou_store::swap::swap;
 use crate::bytes::{put_number, take_number};
 use crate::host::{Host, HostStore};
 
-/// Interval of a worker's reports.
+/// Interval between two reports of a worker.
 pub(crate) const INTERVAL: Nanos = Nanos::from_secs(5);
-/// Time for which a report counts.
+/// Time after which a report expires.
 const REPORT_LIFETIME: Nanos = Nanos::from_secs(15);
-/// Maximum number of workers to remember.
+/// Maximum number of workers whose reports are stored.
 const MAX_WORKERS: usize = 64;
 
-/// Report of a worker, identified by the time of its configuration, with the report's time.
+/// A worker's report: the time at which the worker was configured, which identifies the worker, and
+/// the time of the report.
 type Report = (u64, Nanos);
 
 fn key(share: &str) -> Vec<u8> {
@@ -34,9 +35,9 @@ fn read(mut bytes: &[u8], now: Nanos) -> Vec<Report> {
     fresh.take(MAX_WORKERS).collect()
 }
 
-/// Reports that `worker` does not limit by the shared rules.
+/// Reports that `worker` does not apply the shared rules.
 pub(crate) fn report(host: &dyn Host, share: &str, worker: Nanos, now: Nanos) {
-    // If this fails, the worker's next report repeats it.
+    // A failed write is ignored, because the worker soon sends another report.
     let _swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
         let mut reports = read(found.unwrap_or_default(), now);
         reports.retain(|(other, _)| *other != worker.get());
@@ -51,7 +52,7 @@ pub(crate) fn report(host: &dyn Host, share: &str, worker: Nanos, now: Nanos) {
     });
 }
 
-/// Returns the number of workers that do not limit by the shared rules.
+/// Returns the number of workers that do not apply the shared rules.
 pub(crate) fn count(host: &dyn Host, share: &str, now: Nanos) -> usize {
     let mut bytes = Vec::new();
     let found = host.shared_get(&key(share), &mut bytes);

@@ -1,11 +1,12 @@
-//! A map by context number, without a hash function. Envoy numbers contexts consecutively, so the
-//! lowest bits of the numbers distribute them evenly.
+//! A hash table whose keys are context IDs. No hash function is needed, because Envoy assigns
+//! consecutive IDs, whose lowest bits are evenly distributed.
 
-/// A table with open addressing. It grows with the number of live contexts, which Envoy bounds.
+/// A hash table with open addressing. The size of the table depends on the number of live contexts,
+/// which Envoy bounds.
 #[derive(Debug)]
 pub struct ByContext<T> {
-    /// Slots: none, or a power of two of which at least a quarter is free. A value is stored in its
-    /// home slot, or in the first free slot after it.
+    /// The number of slots is zero or a power of two, and at least a quarter of the slots are free.
+    /// A value is stored in its home slot or in a later slot, with no free slot in between.
     slots: Vec<Option<(u32, T)>>,
     live: usize,
 }
@@ -45,8 +46,8 @@ impl<T> ByContext<T> {
         let mut hole = self.find(context)?;
         let (_, removed) = self.slots.get_mut(hole)?.take()?;
         self.live = self.live.saturating_sub(1);
-        // Searches for later values end at a free slot, so a later value that may be stored here
-        // moves into the hole.
+        // A lookup ends at the first free slot, so the hole must be filled. A later value moves
+        // into the hole unless its home slot comes after the hole.
         let mut at = self.after(hole);
         while let Some(Some((moved, _))) = self.slots.get(at) {
             let own = self.own(*moved);
@@ -91,7 +92,7 @@ impl<T> ByContext<T> {
         }
     }
 
-    /// Returns the home slot of a context, at which a search begins.
+    /// Returns the home slot of a context, at which lookups begin.
     fn own(&self, context: u32) -> usize {
         usize::try_from(context).unwrap_or_default() & self.mask()
     }
@@ -100,7 +101,7 @@ impl<T> ByContext<T> {
         at.wrapping_add(1) & self.mask()
     }
 
-    /// Returns the number of steps from one slot to another.
+    /// Returns the number of slots from `from` to `to`, wrapping around at the end of the table.
     fn distance(&self, from: usize, to: usize) -> usize {
         to.wrapping_sub(from) & self.mask()
     }
@@ -116,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns reproducible pseudo-random numbers below `below`.
+    /// Returns a reproducible sequence of pseudo-random numbers below `below`.
     fn numbers(seed: u64, below: u64) -> impl Iterator<Item = u32> {
         let mut state = seed;
         std::iter::repeat_with(move || {
@@ -178,7 +179,7 @@ mod tests {
             let (mut table, mut map) = (ByContext::default(), BTreeMap::new());
             let mut contexts = numbers(seed, below);
             for (value, action) in (0_u32..20_000).zip(numbers(seed + 100, 3)) {
-                // Multiples of a large power of two all begin at the same slot.
+                // Multiples of a large power of two all have the same home slot.
                 let context = contexts.next().expect("it never ends") << (8 * (seed % 3));
                 if action == 0 {
                     assert_eq!(table.remove(context), map.remove(&context));

@@ -1,9 +1,11 @@
-//! The data role: decides each request, and returns its reserved tokens when the request ends.
+//! The data role of the filter, which decides each request and returns the request's reserved
+//! tokens when the request ends.
 //!
-//! A configuration becomes active at its first tick or request, not when Envoy configures it. Envoy
-//! first configures a canary VM to find out if the filter accepts the configuration, and may then
-//! reject the update for other reasons. So a canary must not change the rules in force. The first
-//! configuration of a process is an exception: it replaces no rules, so it becomes active at once.
+//! A configuration is activated at the first timer tick or request, not when Envoy configures the
+//! filter. Envoy first configures a canary VM to find out whether the filter accepts the
+//! configuration, and may then reject the update for other reasons. So a canary VM must not change
+//! the rules in force. The first configuration of a process replaces no rules, so it is activated
+//! immediately.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -39,34 +41,34 @@ mod start;
 /// The verdict on a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum RequestOutcome {
-    /// The request passes, and its response gets these headers.
+    /// The request passes, and these headers are added to its response.
     Pass(Headers),
-    /// The request is held until the timer resumes it, and its response gets these headers.
+    /// The request is held until the timer resumes it, and these headers are added to its response.
     Hold(Headers),
     /// The request is refused with this response.
     Refuse(Reply),
 }
 
-/// Resources that a request holds until it ends.
+/// Resources that must be released when the request ends.
 #[derive(Debug, Default)]
 pub struct HoldState {
     ticket: Option<Ticket>,
     reservations: Option<Reservations>,
-    /// True if the request went to an upstream whose responses are counted.
+    /// True if the upstream response to the request must be counted.
     is_watched: bool,
 }
 
 impl HoldState {
-    /// Returns true if [`DataPlane::responded`] must see the response headers.
+    /// Returns true if [`DataPlane::responded`] must be called when the response headers arrive.
     pub fn awaits_response(&self) -> bool {
         let reservations = self.reservations.as_ref();
         reservations.is_some_and(Reservations::settles)
     }
 }
 
-/// Adds headers to the current response. The draft's headers are lists, so the filter adds its
-/// items to an upstream's. Headers that begin with `x-` have a single value, so the filter replaces
-/// it.
+/// Adds headers to the current response. The headers of the IETF draft are lists, so the filter
+/// adds its items to the upstream's list. Headers that begin with `x-` have a single value, so the
+/// filter replaces the upstream's value.
 pub fn put(host: &dyn Host, headers: Headers) {
     for (name, value) in headers {
         if name.starts_with("x-") {
@@ -77,11 +79,11 @@ pub fn put(host: &dyn Host, headers: Headers) {
     }
 }
 
-/// Interval at which a worker with held requests checks for edits. An edit by another worker does
-/// not wake this one.
+/// Interval at which a worker with held requests checks for rule edits. The worker must poll,
+/// because an edit by another worker does not wake it.
 const EDIT_CHECK_INTERVAL: Nanos = Nanos::from_millis(20);
 
-/// Timer period until the data role is active, in milliseconds.
+/// Timer period in milliseconds until the configuration is active.
 pub const START_TICK_MS: u32 = 50;
 
 /// The data role on one worker.
@@ -89,7 +91,7 @@ pub const START_TICK_MS: u32 = 50;
 pub struct DataPlane {
     configuration: Configuration,
     active: Option<Active>,
-    /// Leases of fleet-wide limits, if a fleet is configured.
+    /// The worker's leases of fleet-wide limits, if a fleet is configured.
     fleet: Option<Fleet>,
     /// True while the gauge `fleet.down` counts this worker.
     is_alone: Rc<Cell<bool>>,
@@ -97,13 +99,14 @@ pub struct DataPlane {
     admin: Option<Box<AdminPlane>>,
     waiting: Waiting,
     planning: Planning,
-    /// Requests whose wait for a lease is over, in the order in which they are decided again.
+    /// Requests that no longer wait for a lease, in the order in which they will be decided again.
     ready: VecDeque<Ready>,
     timer: Timer,
 }
 
 impl DataPlane {
-    /// Creates an inactive data role, whose timer runs every [`START_TICK_MS`].
+    /// Creates a data role whose configuration is not active yet. Until it is, the timer must fire
+    /// every [`START_TICK_MS`] milliseconds.
     pub fn new(file: RuleFile, configured_at: Nanos) -> Self {
         Self {
             configuration: Configuration::new(file, configured_at),
@@ -118,14 +121,15 @@ impl DataPlane {
         }
     }
 
-    /// Shares decoded parts of the record with the other plugins in this VM.
+    /// Shares the cache of decoded rules with the other plugins in this VM.
     #[must_use]
     pub fn sharing(mut self, caches: &mut RecordCaches) -> Self {
         self.configuration.records.sharing(caches);
         self
     }
 
-    /// Activates the configuration unless it is active already. Returns true if it is active now.
+    /// Activates the configuration unless it is already active. Returns true if the configuration
+    /// is active afterwards.
     pub fn start(&mut self, host: &dyn Host) -> bool {
         self.start_at(host, host.now()).is_some()
     }
@@ -168,9 +172,9 @@ impl DataPlane {
         earlier(own, earlier(admin, earlier(fleet, ready)))
     }
 
-    /// Handles a timer tick: activates the configuration, resumes requests that are due, and
-    /// flushes counts. Returns the requests that the caller must decide again. The timer stays on
-    /// while work remains.
+    /// Handles a timer tick: activates the configuration, resumes held requests that are due,
+    /// flushes counts, and sets the timer for the next tick. Returns the requests that the caller
+    /// must decide again.
     pub fn tick(&mut self, host: &dyn Host) -> Vec<Redecision> {
         let now = host.now();
         if self.start_at(host, now).is_none() {
@@ -217,21 +221,21 @@ impl DataPlane {
         again
     }
 
-    /// Returns the actions to take if the VM dies.
+    /// Returns the cleanup actions to run if the VM panics.
     pub fn cleanup(&self) -> PanicCleanup {
         let share = self.configuration.share();
         self.waiting.cleanup(share, &self.is_alone)
     }
 
-    /// Returns true if a request is still held.
+    /// Returns true if the request is still held.
     pub fn waits(&self, hold_state: &HoldState) -> bool {
         hold_state
             .ticket
             .is_some_and(|ticket| self.waiting.holds(ticket))
     }
 
-    /// Ends a request and releases its resources. The request may have finished, failed, or still
-    /// be held.
+    /// Releases the resources of a request that ends. The request may have completed or failed, or
+    /// its client may have left while it was held.
     pub fn end(&mut self, host: &dyn Host, hold_state: &HoldState) {
         let Some(active) = &mut self.active else {
             return;
@@ -256,22 +260,23 @@ impl DataPlane {
             active.see_response(host, configuration.share(), now);
         }
         if let (Some(fleet), false) = (&mut self.fleet, owing.is_empty()) {
-            // Other Envoys learn about a debt only through the engine, so the key is reported with
-            // the next call.
+            // Other Envoys learn about a key's debt only through the engine, so the key must be
+            // part of the next relay call.
             fleet.decided(host, false, &owing, now);
             self.timer.fire_by(host, self.next_tick(now), now);
         }
     }
 
-    /// Reads the headers of the current response that its request's cost depends on.
+    /// Reads the headers of the current response from which the rules compute the request's final
+    /// cost.
     pub fn responded(&self, host: &dyn Host, hold_state: &HoldState) {
         if let (Some(active), Some(reservations)) = (&self.active, &hold_state.reservations) {
             reservations.respond(active.read_response(host, reservations));
         }
     }
 
-    /// Decides the current request, which belongs to `stream`. For every verdict, the caller must
-    /// pass the returned hold state to [`Self::end`].
+    /// Decides the current request, which belongs to `stream`. Whatever the outcome, the caller
+    /// must pass the returned hold state to [`Self::end`] when the request ends.
     pub fn decide(
         &mut self,
         host: &dyn Host,
@@ -305,7 +310,8 @@ impl DataPlane {
         };
         let decided = active.decide(host, &configuration.file, &incoming);
         let decision = self.enter(host, stream, decided, (now, Nanos::MAX));
-        // Without a fleet and without a held request, only the counts can need the timer.
+        // If the request is not held and no fleet is configured, the decision can affect only the
+        // due time of [`Active`].
         let needed = if self.fleet.is_none() && !matches!(decision.0, RequestOutcome::Hold(_)) {
             self.active.as_ref().and_then(Active::due)
         } else {
@@ -315,8 +321,8 @@ impl DataPlane {
         decision
     }
 
-    /// Carries out the verdict of `now`: passes, holds or refuses the request. A request that needs
-    /// a lease waits at most until `latest`.
+    /// Applies the verdict to the request: passes, holds or refuses it. A request that needs a
+    /// lease waits at most until `latest`.
     fn enter(
         &mut self,
         host: &dyn Host,
@@ -379,9 +385,10 @@ impl DataPlane {
     }
 }
 
-/// Returns the refusal of the current request while shared data cannot be used at all. Each rule is
-/// evaluated as if its bucket could not be read. So a rule refuses if its `on_error` refuses, if an
-/// override bans the key, or if the rule refuses requests without a usable key.
+/// Returns the response that refuses the current request if shared data cannot be used at all, or
+/// `None` if the request passes. Each rule is evaluated as if its bucket could not be read. So a
+/// rule refuses the request if its `on_error` is `refuse`, if an override bans the key, or if it
+/// refuses requests without a usable key.
 fn refusal_without_store(host: &dyn Host, rules: &[Rule], now: Nanos) -> Option<Reply> {
     let mut request = HostRequest::new(host);
     for rule in rules {
@@ -423,8 +430,8 @@ fn refusal_without_store(host: &dyn Host, rules: &[Rule], now: Nanos) -> Option<
 
 impl DataPlane {
     /// Embeds the admin API, for deployments that cannot have a listener for the admin role. The
-    /// API answers below a configured path, which rules never see, and only on connections from
-    /// loopback to loopback.
+    /// API is served below a configured path, only on loopback connections. The rules are not
+    /// evaluated for requests to this path.
     #[must_use]
     pub fn with_admin(mut self, admin: AdminPlane) -> Self {
         self.admin = Some(Box::new(admin));
@@ -436,8 +443,8 @@ impl DataPlane {
         self.admin.is_some()
     }
 
-    /// Returns the next step for a request to the admin API, which never waits for a body. Returns
-    /// `None` for every other request.
+    /// Returns the next step for a request to the embedded admin API. Returns `None` for other
+    /// requests.
     #[cold]
     pub fn call(&mut self, host: &dyn Host, has_body: bool) -> Option<Begin> {
         let admin = self.admin.as_mut().filter(|admin| admin.is_asked(host))?;
@@ -456,10 +463,10 @@ impl DataPlane {
 }
 
 impl DataPlane {
-    /// Activates the configuration at once if that changes no rules in force. So a process's first
-    /// configuration is in force before its listeners open, and the admin API can answer. A later
-    /// configuration must wait, because Envoy may still reject it and does not notify filters of a
-    /// rejection.
+    /// Activates the configuration immediately if that does not change the rules in force. So the
+    /// first configuration of a process is active before the listeners accept connections, and the
+    /// admin API can show its rules. A later configuration must wait, because Envoy may still
+    /// reject it and does not notify filters of a rejection.
     pub fn configured(&mut self, host: &dyn Host) {
         let now = host.now();
         if self.configuration.may_start(host, now) {
@@ -467,8 +474,8 @@ impl DataPlane {
         }
     }
 
-    /// Prepares the fleet before the first decision: applies the changes that waited for this
-    /// configuration, and asks the relay for new ones.
+    /// Prepares the fleet before the first decision: applies the changes that were waiting for this
+    /// configuration, and requests new changes from the relay.
     fn start_fleet(&mut self, host: &dyn Host, now: Nanos) {
         if let (Some(active), Some(fleet)) = (&self.active, &mut self.fleet) {
             active.apply_waiting(host, now);
@@ -478,8 +485,9 @@ impl DataPlane {
     }
 
     /// Holds the current request until the fleet's changes are known, because one of them may ban
-    /// its key. A request that no rule can refuse passes. If the memory for held requests is used
-    /// up, the filter decides the request at once, with the changes that it knows.
+    /// the request's key. Returns `None` if the request must be decided immediately: because the
+    /// changes are known, because the wait for them is over, because no enforced rule matches the
+    /// request, or because the request cannot be held.
     fn hold_for_changes(
         &mut self,
         host: &dyn Host,

@@ -1,7 +1,8 @@
-//! Events in shared data and in Envoy's log: changes and their authors.
+//! Events about changes and their authors, which are stored in shared data and written to Envoy's
+//! log.
 //!
-//! Operators' actions are stored separately from the filter's automatic events, because clients and
-//! upstreams can cause any number of the latter ([`kept`]).
+//! Events of operators' actions are stored separately from automatic events ([`kept`]), because
+//! clients and upstreams can cause any number of automatic events.
 
 use loudou_api::{Event, EventKind, EventSource};
 use loudou_limiter::Clock;
@@ -19,7 +20,7 @@ use crate::record::Ended;
 mod kept;
 mod page;
 
-/// Maximum number of keys that one event names.
+/// Maximum number of keys that an event lists.
 const NAMED: usize = 8;
 /// Author of automatic events.
 pub(crate) const BY_ITSELF: &str = "loudou";
@@ -36,15 +37,16 @@ pub(crate) fn event(at: Clock, kind: EventKind, by: &str, generation: u64) -> Ev
     }
 }
 
-/// Adds an event to the ring of its source and to Envoy's log. The change itself has already
-/// happened, so an event that cannot be stored is still logged.
+/// Adds an event to the ring of its source and to Envoy's log. The change has already been made, so
+/// the event is logged even if it cannot be stored.
 pub(crate) fn add(host: &dyn Host, share: &str, event: &Event) {
     let source = event.kind.source();
     let level = match source {
         EventSource::Operators => LogLevel::Warn,
         EventSource::Filter => LogLevel::Info,
     };
-    // The event is stored before it is logged, so a reader of the log finds it in the list.
+    // The event is stored before it is logged, so that every logged event can already be found in
+    // the list of events.
     let is_kept = kept::add(host, share, source, &|seq| json(event, seq)) == Ok(true);
     host.log(level, &line(event));
     if !is_kept {
@@ -53,8 +55,8 @@ pub(crate) fn add(host: &dyn Host, share: &str, event: &Event) {
     }
 }
 
-/// Returns the stored form of an event, at most [`EVENT`] bytes. A long text is cut here, but is
-/// complete in the log.
+/// Returns the JSON of an event for storage, which has at most [`EVENT`] bytes. Details and a
+/// reason that are too long are truncated here, but not in the log.
 fn json(event: &Event, seq: u64) -> Vec<u8> {
     let mut event = Event {
         seq,
@@ -72,7 +74,8 @@ fn json(event: &Event, seq: u64) -> Vec<u8> {
     Vec::new()
 }
 
-/// Cuts at least this many bytes off the end, or all of a shorter text.
+/// Shortens a string by at least `bytes` bytes. If the string is too short for that, only an
+/// ellipsis remains.
 fn shorten(text: &mut String, bytes: usize) {
     const MARK: char = '…';
     let end = text
@@ -82,7 +85,8 @@ fn shorten(text: &mut String, bytes: usize) {
     text.push(MARK);
 }
 
-/// Adds the events for ended edits: the edit of the rule, and the overrides of its keys.
+/// Adds the events for edits of a rule that have ended: one event for the edit of the rule, and one
+/// for the overrides of keys.
 pub(crate) fn add_ended(host: &dyn Host, share: &str, over: &Over<'_>, ended: &Ended) {
     let event = |detail: String| Event {
         rule: Some(ended.rule.clone()),
@@ -108,25 +112,27 @@ pub(crate) fn add_ended(host: &dyn Host, share: &str, over: &Over<'_>, ended: &E
     add(host, share, &event);
 }
 
-/// Details for the events of ended edits.
+/// Common fields of the events that report ended edits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Over<'a> {
     pub(crate) at: Clock,
     pub(crate) kind: EventKind,
     pub(crate) generation: u64,
-    /// Text for the edit of a rule.
+    /// Text of the event that reports the end of a rule's edit.
     pub(crate) edit: &'a str,
-    /// Text for overrides, after `the override of alice`.
+    /// End of the text of the event that reports ended overrides. The text begins like `the
+    /// override of alice`.
     pub(crate) keys: &'a str,
 }
 
-/// Returns the log line of an event.
+/// Returns the log line for an event.
 fn line(event: &Event) -> String {
     let key = event
         .key
         .as_deref()
         .map(|key| format!("\"{}\"", escaped(key)));
-    // The arrow in changes is the only non-ASCII character that this filter writes.
+    // The arrow between old and new values is the only non-ASCII character that the filter itself
+    // puts into details.
     let detail = escaped(&event.detail.replace('→', "->"));
     format!(
         "{}: rule {}, key {}: {detail} (by {}; reason: \"{}\"; generation {})",
@@ -139,7 +145,7 @@ fn line(event: &Event) -> String {
     )
 }
 
-/// Fields of [`loudou_api::Events`] other than the events.
+/// All fields of [`loudou_api::Events`] except the list of events.
 #[derive(Debug, Default, Serialize)]
 struct Head<'a> {
     instance: &'a str,
@@ -153,18 +159,19 @@ struct Head<'a> {
     more: bool,
 }
 
-/// The events that a caller wants.
+/// Selects the events that a caller requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
-    /// Number of the last event that the caller has seen.
+    /// Sequence number of the last event that the caller has received.
     pub(crate) after: u64,
-    /// True if `after` belongs to another process. `after` is then treated as 0.
+    /// True if `after` is a sequence number of another Envoy process. In this case, all events are
+    /// returned, as if `after` were 0.
     pub(crate) is_other: bool,
     /// Source of the events. `None` for all sources.
     pub(crate) of: Option<EventSource>,
 }
 
-/// Returns a response body with the events after a number, oldest first: a [`loudou_api::Events`].
+/// Returns the requested events, oldest first, as the JSON of [`loudou_api::Events`].
 pub(crate) fn body(
     host: &dyn Host,
     share: &str,
@@ -189,10 +196,11 @@ pub(crate) fn body(
     };
     let head = serde_json::to_vec(&head).unwrap_or_default();
     let rest = head.get(1..).unwrap_or_default();
-    // The stored events are JSON already, unless another program has damaged them.
+    // The stored events are valid JSON, unless another program has overwritten them.
     let with = |events: &[u8]| [b"{\"events\":[", events, b"],", rest].concat();
     let body = with(&page.events);
-    // The JSON parser does not check ignored strings for UTF-8.
+    // UTF-8 is checked separately, because the JSON parser does not validate strings that it
+    // ignores.
     let is_text = str::from_utf8(&body).is_ok();
     let is_json = is_text && serde_json::from_slice::<IgnoredAny>(&body).is_ok();
     Ok(if is_json { body } else { with(b"") })

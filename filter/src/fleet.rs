@@ -1,14 +1,15 @@
-//! The leases of one worker: the tokens that it requests from the relay, and the requests that wait
-//! for them.
+//! Fleet state of one worker: the tokens that it requests from the relay, and the held requests
+//! that wait for the tokens.
 //!
-//! A fleet is a group of Envoys that share limits. The relay is their service in front of the
-//! *engine*, a Redis or Valkey that holds the balance of each limit. It leases tokens to each
-//! Envoy, which then decides without a call.
+//! A fleet is a group of Envoys that share limits. The *engine* is a Redis or Valkey that stores
+//! the balance of each limit, and the *relay* is a service in front of the engine. The relay leases
+//! tokens to the Envoys, which then decide requests without a network call.
 //!
-//! A call carries all keys that need tokens, and its callback sends the next call. Several calls
-//! are in flight only if the relay is slow. Each worker calls the relay for its own held requests,
-//! so no worker ever has to wake another. The core decides if a request waits
-//! ([`loudou_limiter::lease`]). This module sends the calls and applies the responses.
+//! A call requests tokens for all keys that need them, and the callback for its response sends the
+//! next call. Several calls are in flight only if the relay is slow. Each worker calls the relay
+//! for its own held requests, so no worker has to wake another. The limiter core decides whether a
+//! request waits for tokens ([`loudou_limiter::lease`]). This module sends the calls and applies
+//! the responses.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -42,32 +43,32 @@ mod wire;
 #[cfg(test)]
 pub(crate) use heartbeat::know_changes;
 
-/// Maximum number of calls in flight per worker.
+/// Maximum number of relay calls in flight per worker.
 const MAX_CALLS_IN_FLIGHT: usize = 4;
-/// The next call waits for the response to the last call until this fraction of the timeout (1/4)
-/// has passed, so that it carries more keys.
+/// While a call is in flight, the next call is delayed until this fraction of the timeout (1/4) has
+/// passed, so that the next call includes more keys.
 const RECENT_CALL_DIVISOR: u64 = 4;
-/// A refill is delayed by this fraction of a lease (1/16) so that one call can batch many keys.
-/// When a refill is requested, the key's remaining tokens last for about a fourth of a lease.
+/// A refill is delayed by this fraction of a lease (1/16) so that one call can batch many keys. A
+/// refill is requested when the key's remaining tokens last for about a quarter of a lease.
 const REFILL_DELAY_DIVISOR: u64 = 16;
-/// Maximum delay of a refill, for long leases.
+/// Maximum delay of a refill, which applies to long leases.
 const MAX_REFILL_DELAY: Nanos = Nanos::from_millis(20);
-/// Maximum number of keys in a call. A relay accepts more, but a call with this many keys already
-/// takes a fourth of the relay's usual deadline.
+/// Maximum number of keys in a call. The relay accepts more keys, but processing this many already
+/// takes a quarter of its default deadline.
 const KEYS_PER_CALL: usize = 128;
 
-/// The rules in force at this worker and their buckets, on which the engine's responses act. The
-/// data role implements it.
+/// Gives access to the rules in force and their buckets, to which the engine's responses are
+/// applied. The data role implements it.
 pub(crate) trait RulesInForce {
-    /// Returns the name of the process: 16 hexadecimal digits.
+    /// Returns the ID of the Envoy process: 16 hexadecimal digits.
     fn instance(&self) -> &str;
 
-    /// Adds an event of the fleet.
+    /// Adds an event about the fleet.
     fn report(&self, host: &dyn Host, what: (EventKind, &str), now: Nanos);
 
-    /// Changes the lease of a key. Returns the result of `change`, the rule's name and the terms of
-    /// the lease. Returns `None` if the rule or the bucket no longer exists, the store failed, or
-    /// `change` returned `None`.
+    /// Calls `change` with the lease of a key, and stores the lease. Returns the result of
+    /// `change`, the rule's name and the terms of the lease. Returns `None` if the rule or the
+    /// bucket no longer exists, if the store failed, or if `change` returned `None`.
     fn change_lease<T>(
         &self,
         host: &dyn Host,
@@ -77,8 +78,8 @@ pub(crate) trait RulesInForce {
         change: &mut LeaseChange<'_, T>,
     ) -> Option<(T, &str, Terms)>;
 
-    /// Handles the response to a call that reported the changes `reported` (name and version of each),
-    /// and applies new changes.
+    /// Handles the response to a heartbeat that reported changes, and applies new changes. `reported` contains the name
+    /// and version of each reported change.
     fn handle_changes(
         &self,
         host: &dyn Host,
@@ -87,63 +88,67 @@ pub(crate) trait RulesInForce {
         now: Nanos,
     ) -> ChangesProgress;
 
-    /// Applies received changes for a bounded time. Returns true if all of them are now in force.
+    /// Applies received changes, for a bounded time. Returns true if all received changes are now
+    /// in force.
     fn apply_due(&self, host: &dyn Host, now: Nanos) -> bool;
 
-    /// Compares the rules with the changes again, because a new configuration may be in force.
+    /// Checks whether changes must be applied again, because the rules may have been reconfigured
+    /// since.
     fn recheck_changes(&self, host: &dyn Host, now: Nanos);
 }
 
-/// Function that changes a lease. It returns `None` if it has no result.
+/// A function that modifies a lease. If the function returns `None`, [`RulesInForce::change_lease`]
+/// returns `None` too.
 pub(crate) type LeaseChange<'a, T> = dyn FnMut(&mut Lease, &Terms) -> Option<T> + 'a;
 
-/// State of the changes after a response.
+/// State of the fleet's changes after a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChangesProgress {
-    /// The response is not about changes.
+    /// The response contains nothing about changes.
     Nothing,
-    /// More changes must still be sent or received.
+    /// There are more changes to send or receive.
     More,
-    /// This Envoy has received all of the engine's changes. `is_current` is true if they are also
-    /// in force.
+    /// This Envoy has received all changes that the engine has. `is_current` is true if they are
+    /// also in force.
     All { is_current: bool },
 }
 
-/// A key for which the worker requests a lease.
+/// A key whose lease a request must wait for.
 pub(crate) struct Wanted {
     pub(crate) id: BucketId,
     pub(crate) key: String,
     /// Cost of the waiting request. 0 for a refill.
     pub(crate) cost: u64,
-    /// End of the request's wait.
+    /// Time until which the request waits.
     pub(crate) until: Nanos,
 }
 
-/// Leases of one worker.
+/// Fleet state of one worker.
 #[derive(Debug)]
 pub(crate) struct Fleet {
     settings: FleetSettings,
     namespace: String,
     breaker: Breaker,
-    /// Number of consecutive relay responses in which the engine answered nothing.
+    /// Number of consecutive relay responses without any answer from the engine.
     empty: u32,
     due_keys: DueKeys,
     early: AwaitingChanges,
-    /// Calls in flight, in the order of sending.
+    /// Calls in flight, in the order in which they were sent.
     calls_in_flight: Vec<CallInFlight>,
     metrics: FleetMetrics,
-    /// True while the gauge `fleet.down` counts this worker. Shared with the VM's
+    /// True while the gauge `fleet.down` counts this worker. The flag is shared with the VM's
     /// [`PanicCleanup`](crate::waiting::PanicCleanup).
     is_alone: Rc<Cell<bool>>,
-    /// Number of Envoys that the engine last reported, or that the settings assume. At least 1.
+    /// Number of Envoys in the fleet, as last reported by the engine or as assumed in the settings.
+    /// At least 1.
     envoys: u32,
-    /// Time of the engine's last answer to this worker. 0 before the first answer.
+    /// Time of the last response to this worker. Zero before the first response.
     answered_at: Nanos,
-    /// Time at which this worker last reported an answer to the other workers.
+    /// Time at which this worker last recorded a response in the shared heartbeat state.
     answer_shared_at: Nanos,
-    /// True if the engine answers no worker of this Envoy.
+    /// True if no worker of this Envoy gets responses.
     is_silent: bool,
-    /// Time at which the timer next checks if it is this worker's turn to call.
+    /// Time at which this worker next checks whether it must send a heartbeat.
     next_turn_check: Nanos,
 }
 
@@ -172,7 +177,7 @@ impl Fleet {
         }
     }
 
-    /// Returns the fleet state for a request.
+    /// Returns the fleet state for a decision.
     pub(crate) fn view(&self, phase: Phase) -> FleetView {
         FleetView {
             lease: LeaseSettings {
@@ -193,15 +198,15 @@ impl Fleet {
         !self.calls_in_flight.is_empty()
     }
 
-    /// Queues a request until its key has enough tokens.
+    /// Queues a held request until its key has enough tokens.
     pub(crate) fn hold(&mut self, host: &dyn Host, wanted: &Wanted, request: Ticket) {
         self.due_keys
             .hold(wanted.id, &wanted.key, wanted.cost, request);
         self.metrics.held(host);
     }
 
-    /// Handles a decision: counts it if it was made without the engine, and queues keys that need a
-    /// refill.
+    /// Must be called after each decision. Counts the decision if it was made without the engine,
+    /// and queues the keys that need a refill.
     pub(crate) fn decided(
         &mut self,
         host: &dyn Host,
@@ -217,7 +222,7 @@ impl Fleet {
         }
     }
 
-    /// Returns the time at which the timer must fire.
+    /// Returns the time at which the timer must fire next.
     pub(crate) fn due(&self) -> Option<Nanos> {
         let may_call = match self.breaker.state() {
             State::Closed => None,
@@ -229,9 +234,9 @@ impl Fleet {
         earlier(earlier(may_call, waited), Some(self.next_turn_check))
     }
 
-    /// Handles a timer tick. A few times per second, one worker of this Envoy sends a heartbeat,
-    /// which counts the Envoy and exchanges changes. A worker without answers from the engine
-    /// checks if the engine answers again.
+    /// Handles a timer tick. A few times per second, one worker of this Envoy sends a heartbeat, by
+    /// which the engine counts the Envoy and exchanges changes with it. A worker whose circuit
+    /// breaker is open sends a heartbeat to check whether the relay responds again.
     pub(crate) fn tick(
         &mut self,
         host: &dyn Host,
@@ -259,8 +264,8 @@ impl Fleet {
         ready
     }
 
-    /// Sends a heartbeat, which counts this Envoy, reports its changes and fetches the changes of
-    /// other Envoys.
+    /// Sends a heartbeat, by which the engine counts this Envoy. The call also reports local
+    /// changes and fetches the changes of other Envoys.
     fn send_heartbeat(
         &mut self,
         host: &dyn Host,
@@ -284,7 +289,7 @@ impl Fleet {
         self.send_call(host, active, (&body, reported), now)
     }
 
-    /// Returns the earliest time of the next call, if a key needs one.
+    /// Returns the earliest time of the next call for keys, provided that any key needs tokens.
     fn next_call_at(&self) -> Nanos {
         let young = Nanos::new(self.settings.timeout.get().div_euclid(RECENT_CALL_DIVISOR));
         let last = self.calls_in_flight.last();
@@ -296,8 +301,8 @@ impl Fleet {
         )
     }
 
-    /// Sends the next call, unless it is too early or no key needs one. Returns requests that must
-    /// be decided again, because their keys could not be sent.
+    /// Sends the next call for keys, unless it is too early or no key needs tokens. Returns
+    /// requests that must be decided again because no tokens were requested for them.
     pub(crate) fn send(
         &mut self,
         host: &dyn Host,
@@ -372,8 +377,8 @@ impl Fleet {
         })
     }
 
-    /// Handles the response to a call, or its failure. Returns the requests that must be decided
-    /// again.
+    /// Handles the response to a call, or the failure of the call. Returns the requests that must
+    /// be decided again.
     pub(crate) fn called(
         &mut self,
         host: &dyn Host,
@@ -405,7 +410,7 @@ impl Fleet {
         }
     }
 
-    /// Handles the response to a heartbeat, which is not about keys.
+    /// Handles the response to a heartbeat.
     fn handle_heartbeat_response(
         &mut self,
         host: &dyn Host,
@@ -414,7 +419,8 @@ impl Fleet {
         answer: &Answer,
         now: Nanos,
     ) -> Vec<Ready> {
-        // 0 means that the relay responded, but the engine's node that counts Envoys did not.
+        // 0 Envoys means that the relay responded, but the engine node that counts the Envoys did
+        // not.
         if answer.envoys == 0 {
             self.note_empty(host, active, now);
             return Vec::new();
@@ -429,8 +435,8 @@ impl Fleet {
         }
     }
 
-    /// Reports an answer of the engine to the other workers. Returns true if the last event
-    /// reported an outage.
+    /// Records in the shared heartbeat state that the engine has answered. Returns true if the last
+    /// fleet event reported an outage.
     fn note_answer(&mut self, host: &dyn Host, envoys: Option<u64>, now: Nanos) -> bool {
         let report_detail =
             envoys.is_some() || now.since(self.answer_shared_at) >= heartbeat::INTERVAL;
@@ -466,8 +472,9 @@ impl Fleet {
                     }
                     None => lease.failed(now, jitter),
                 }
-                // A failed call does not end a denial, so cheaper requests of the key would cause
-                // another call at once.
+                // If the engine has denied the key before, the failure leaves the denial in effect,
+                // and cheaper requests of the key would cause another call immediately. So these
+                // requests are decided without the engine.
                 let would_ask = grant.is_none() && !lease.is_alone(now);
                 Some((lease.is_due(terms, now), would_ask))
             });
@@ -495,7 +502,7 @@ impl Fleet {
         ready
     }
 
-    /// Handles a failed call.
+    /// Handles a failed call. Returns the requests that must be decided again.
     fn failed(
         &mut self,
         host: &dyn Host,
@@ -521,15 +528,15 @@ impl Fleet {
     }
 }
 
-// Calls in flight, and the requests that they release when they end.
+// Calls in flight, and the held requests that wait for them.
 
-/// A key in a call in flight.
+/// A key for which a call in flight has requested tokens.
 #[derive(Debug)]
 struct Asked {
     id: BucketId,
     key: String,
     request: TokenRequest,
-    /// Requests that are held for the key.
+    /// Requests that wait for the key's tokens.
     requests: Vec<Ticket>,
 }
 
@@ -548,8 +555,8 @@ impl Ready {
         }
     }
 
-    /// Creates the entry for a request that was never decided, because it waited for the fleet's
-    /// changes.
+    /// Creates the entry for a request that has not been decided yet, because it waited for the
+    /// fleet's changes.
     const fn early(ticket: Ticket) -> Self {
         Self {
             ticket,
@@ -557,8 +564,8 @@ impl Ready {
         }
     }
 
-    /// Creates the entry for a request that must be decided without the engine, because another
-    /// call would fail at once.
+    /// Creates the entry for a request that must be decided without the engine, because it would
+    /// otherwise cause another call right after a failed call.
     const fn failed(ticket: Ticket) -> Self {
         Self {
             ticket,
@@ -567,7 +574,7 @@ impl Ready {
     }
 }
 
-/// A call in flight.
+/// A relay call in flight.
 #[derive(Debug)]
 struct CallInFlight {
     call: u32,
@@ -575,11 +582,11 @@ struct CallInFlight {
     carries: CallContent,
 }
 
-/// Content of a call.
+/// Content of a relay call.
 #[derive(Debug)]
 enum CallContent {
     /// Keys that need tokens.
     Keys(Vec<Asked>),
-    /// A heartbeat, with the reported changes by name and version. It also counts this Envoy.
+    /// A heartbeat, with the names and versions of the reported changes.
     Changes(Vec<(String, u64)>),
 }

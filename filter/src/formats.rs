@@ -1,5 +1,5 @@
-//! Formats of shared data values that outlive a build: the versions that this build writes, and the
-//! versions that it reads.
+//! Format versions of shared data values that other builds of the filter may have written. For each
+//! value, this module lists the version that this build writes and the versions that it reads.
 //!
 //! | value | key | version | reads |
 //! | --- | --- | --- | --- |
@@ -9,11 +9,11 @@
 //! | ends of bans | `banends` | [`BAN_ENDS`] | this version |
 //! | changes that travel | `changes` | [`CHANGES`] | this version |
 //!
-//! No version has changed since the first release, so there are no readers of earlier versions. A
-//! build that changes a version uses another key, reads the earlier value if its own is missing,
-//! and lists both here. If a value under this build's key has another version all the same, this
-//! build does not replace it, because the build that wrote it may still be running. The status
-//! reports it.
+//! No version has changed since the first release, so this build has no code that reads earlier
+//! versions. A build that changes the version of a value must use a new key, read the value under
+//! the earlier key if the new key is missing, and list both versions here. If a value under one of
+//! this build's keys has an unexpected version, this build does not overwrite it, because the build
+//! that wrote it may still be running. The admin status warns about the value.
 
 use loudou_store::{SharedData, Table, page};
 
@@ -21,19 +21,19 @@ use crate::bytes::take_number;
 use crate::host::Host;
 use crate::record::Record;
 
-/// Version of the record.
+/// Format version of the rule record.
 pub(crate) const RECORD: u8 = 4;
-/// First bytes of a record, before its version.
+/// Magic bytes at the start of a rule record, before its version.
 pub(crate) const RECORD_NAME: [u8; 7] = *b"loudou:";
-/// Version of the event list.
+/// Format version of the tail of the event list.
 pub(crate) const EVENTS: u64 = 1;
-/// Version of the ban ends.
+/// Format version of the expiry times of bans.
 pub(crate) const BAN_ENDS: u64 = 1;
-/// Version of the changes that travel in a fleet.
+/// Format version of the fleet's changes.
 pub(crate) const CHANGES: u64 = 1;
 
-/// Values that begin with their version: key, description, version, and the feature that does not
-/// work without the value.
+/// Values that begin with their version. For each value: its key, a description, the version, and
+/// what does not work if the value is unreadable.
 const NUMBERED: [(&str, &str, u64, &str); 3] = [
     ("tail", "events", EVENTS, "events are in Envoy's log only"),
     (
@@ -50,8 +50,8 @@ const NUMBERED: [(&str, &str, u64, &str); 3] = [
     ),
 ];
 
-/// Returns a number that changes with the version of any value, for a host that keeps values over
-/// restarts.
+/// Returns a hash of all format versions. Hosts that persist shared data across restarts use it to
+/// detect incompatible values.
 pub fn of_all_values() -> u32 {
     let versions = [RECORD.into(), EVENTS, BAN_ENDS, CHANGES, page::KIND.into()];
     let versions = versions
@@ -60,8 +60,9 @@ pub fn of_all_values() -> u32 {
     versions.fold(0, |all, version| all.wrapping_mul(31).wrapping_add(version))
 }
 
-/// Returns true if this build can read the table and the values that all workers need. A host that
-/// keeps values calls this before it uses the values of an earlier process with the same versions.
+/// Returns true if this build can read the bucket table and all versioned values. Hosts that
+/// persist shared data call this function before they use values that an earlier process has
+/// written.
 pub fn are_sound(store: &mut dyn SharedData, share: &str) -> bool {
     let mut bytes = Vec::new();
     let mut read = |name: &str| {
@@ -76,9 +77,9 @@ pub fn are_sound(store: &mut dyn SharedData, share: &str) -> bool {
     is_record && are_numbered && Table::find(store, share).is_ok()
 }
 
-/// Returns true if the value with this key describes Envoy's current process and must be dropped when that process
-/// ends. This is true for the newest connection, because each process numbers its connections from the beginning, and
-/// for the list of workers that are behind.
+/// Returns true if the value with this key is valid only for the current Envoy process, so that it must not be kept
+/// across restarts. Such values are the ID of the newest connection, because every process restarts its connection IDs,
+/// and the list of workers that are behind.
 pub fn is_of_process(key: &[u8]) -> bool {
     key.ends_with(b":newest") || key.ends_with(b":behind")
 }
@@ -88,7 +89,7 @@ pub(crate) fn is_other(mut value: &[u8], version: u64) -> bool {
     take_number(&mut value).is_some_and(|found| found != version)
 }
 
-/// Returns the warnings about values that another build wrote in an unreadable version.
+/// Returns a warning for each value whose format version this build cannot read.
 pub(crate) fn warnings(host: &dyn Host, share: &str) -> Vec<String> {
     let value = |name: &str| {
         let mut bytes = Vec::new();

@@ -1,4 +1,5 @@
-//! One worker on the fake host, for `cargo xtask fuzz`: requests, admin calls, and damaged shared data.
+//! Runs requests and admin calls on one worker on the fake host, optionally with damaged shared data. `cargo xtask
+//! fuzz` uses it.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use crate::data::{self, DataPlane, RequestOutcome};
 use crate::host::fake::FakeHost;
 use crate::host::{Host as _, MetricKind, Reply};
 
-/// Shared data after a worker's end, with the time.
+/// The shared data and the time at the end of a worker.
 #[derive(Clone, Debug)]
 pub struct LeftState {
     store: MemoryStore,
@@ -30,7 +31,7 @@ impl LeftState {
     }
 }
 
-/// A data role and an admin role over the same shared data.
+/// A data role and an admin role that use the same shared data.
 #[expect(missing_debug_implementations, reason = "the fake host is not printed")]
 pub struct World {
     host: FakeHost,
@@ -40,12 +41,11 @@ pub struct World {
 }
 
 impl World {
-    /// Creates a worker with these rules in force, over the shared data that an earlier worker
-    /// left.
+    /// Creates a worker with these rules, on the shared data that an earlier worker has left.
     pub fn new(file: RuleFile, admin: AdminSettings, left: &LeftState) -> Self {
         let host = FakeHost::default();
         host.now.set(left.now.get());
-        // Each reading advances the clock, so that work with a time limit ends.
+        // Each reading advances the clock, so that loops with a time limit terminate.
         host.runs_by.set(1_000);
         *host.store.borrow_mut() = left.store.clone();
         let share = admin.store.namespace.clone();
@@ -59,7 +59,7 @@ impl World {
         }
     }
 
-    /// Returns the shared data, for a worker that starts with it.
+    /// Returns the shared data and the time, for a worker that continues with them.
     pub fn leave(&self) -> LeftState {
         LeftState {
             store: self.host.store.borrow().clone(),
@@ -67,7 +67,7 @@ impl World {
         }
     }
 
-    /// Sets the headers and the properties of the next request.
+    /// Sets the headers, properties and body of the next request.
     pub fn request(
         &self,
         headers: Vec<(String, Vec<u8>)>,
@@ -80,14 +80,14 @@ impl World {
         self.host.response_headers.borrow_mut().clear();
     }
 
-    /// Lets time pass, then runs the timer.
+    /// Advances the clock by `time`, then runs the timer callback.
     pub fn pass(&mut self, time: Nanos) {
         let now = Nanos::new(self.host.now.get()).saturating_add(time);
         self.host.now.set(now.get());
         self.data.tick(&self.host);
     }
 
-    /// Decides the request and ends it. Returns the response if the request was refused.
+    /// Decides the current request and ends it. Returns the response if the request was refused.
     pub fn decide(&mut self, stream: u32) -> Option<Reply> {
         let (outcome, hold_state) = self.data.decide(&self.host, stream, false);
         let reply = match outcome {
@@ -101,7 +101,7 @@ impl World {
         reply
     }
 
-    /// Answers the request as a call of the admin API.
+    /// Handles the current request as a call of the admin API, and returns the response.
     pub fn call(&mut self, has_body: bool) -> Reply {
         match self.admin.begin(&self.host, has_body) {
             Begin::Answer(reply) => reply,
@@ -109,14 +109,14 @@ impl World {
         }
     }
 
-    /// Returns the values in shared data, in a fixed order.
+    /// Returns all values in shared data, in a stable order.
     pub fn shared(&self) -> Vec<Vec<u8>> {
         let store = self.host.store.borrow();
         store.iter().map(|(_, value)| value.to_vec()).collect()
     }
 
-    /// Replaces the value at `index` in [`Self::shared`], modulo the number of values. Announces a
-    /// rule change, so that every value is read again.
+    /// Replaces the value at `index` in [`Self::shared`], where `index` is taken modulo the number
+    /// of values. Then announces a rule change, so that the worker reads the rules again.
     pub fn damage(&mut self, index: usize, value: &[u8]) {
         let store = self.host.store.borrow();
         let keys: Vec<Vec<u8>> = store.iter().map(|(key, _)| key.to_vec()).collect();
@@ -132,7 +132,7 @@ impl World {
         }
     }
 
-    /// Returns the response headers and the log lines.
+    /// Returns all response headers and log lines.
     pub fn texts(&self) -> Vec<String> {
         let headers = self.host.response_headers.borrow();
         let logs = self.host.logs.borrow();

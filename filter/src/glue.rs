@@ -1,9 +1,10 @@
-//! The only module that knows proxy-wasm: it connects Envoy's callbacks to the two roles.
+//! Connects the callbacks of proxy-wasm to the two roles. No other module depends on proxy-wasm.
 //!
-//! No decision is made here. [`exports`] has the functions that Envoy calls, and [`abi`] the host
-//! functions that Envoy offers. Neither can panic, because a panic would kill this VM and with it
-//! every request on the worker. Plugins of both roles may share a VM, so this module looks up each
-//! context by its number.
+//! This module contains no decision logic. [`exports`] has the functions that Envoy calls, and
+//! [`abi`] wraps the host functions that Envoy provides. The functions in both modules must not
+//! panic, because a panic would kill the VM and with it every request on the worker. Plugins of
+//! both roles may share a VM, so this module looks up the plugin or request of each callback by its
+//! context ID.
 
 use self::abi::EnvoyHost;
 use crate::RecordCaches;
@@ -20,19 +21,19 @@ use loudou_rules::config::FILE_IN_WASM;
 mod abi;
 mod exports;
 
-/// Talc needs half as much code as the standard library's allocator for this target, which takes 7
-/// KiB of the module.
+/// Talc needs half as much code as the standard library's allocator, which takes 7 KiB in the Wasm
+/// module.
 #[global_allocator]
 static MEMORY: Recycled<talc::wasm::WasmDynamicTalc> =
     Recycled::new(talc::wasm::new_wasm_dynamic_allocator());
 
-/// Next step of Envoy after a callback, in the ABI's numbers.
+/// What Envoy does after a callback. The values are defined by the ABI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 enum Action {
     /// Continue with the next filter.
     Continue = 0,
-    /// Pause the stream until it is resumed or answered.
+    /// Pause the stream until the filter resumes it or sends a response.
     Pause = 1,
 }
 
@@ -45,27 +46,27 @@ impl From<role::Action> for Action {
     }
 }
 
-/// State of this VM.
+/// State of the VM.
 #[derive(Default)]
 struct Vm {
-    /// Root contexts by number. There are only a few, so a list is searched as fast as a map.
+    /// Root contexts by context ID. There are only a few, so a list is as fast as a map.
     roots: Vec<(u32, Root)>,
     streams: ByContext<Stream>,
-    /// Parts of the shared record that the plugins of this VM have already decoded.
+    /// Decoded rules, shared by the plugins in this VM.
     caches: RecordCaches,
 }
 
-/// A root context: one plugin on this worker, once it is configured.
+/// A root context, which is a plugin on this worker. `None` until the plugin is configured.
 type Root = Option<Role>;
 
-/// A stream context: one request.
+/// A stream context, which is a request.
 #[derive(Default)]
 struct Stream {
     root: u32,
     request: role::Stream,
 }
 
-/// Refuses what a Wasm filter does not support.
+/// Rejects settings that the filter does not support in Wasm.
 fn in_wasm(read: (Plugin, Vec<String>)) -> Result<(Plugin, Vec<String>), Vec<String>> {
     match &read.0 {
         Plugin::Data(file, _) if file.store.file.is_some() => {
@@ -76,8 +77,8 @@ fn in_wasm(read: (Plugin, Vec<String>)) -> Result<(Plugin, Vec<String>), Vec<Str
 }
 
 impl Vm {
-    /// Creates a context. A context without a root is itself a root context, so it becomes a
-    /// plugin.
+    /// Creates a context. If `root` is 0, it is a root context; otherwise, it is a stream context
+    /// of the plugin `root`.
     fn create(&mut self, context: u32, root: u32) {
         if root == 0 {
             self.put(context, None);
@@ -102,7 +103,7 @@ impl Vm {
         found.map(|(_, root)| root)
     }
 
-    /// Configures a plugin. Returns true if the plugin accepts the configuration.
+    /// Configures a plugin. Returns true if the configuration is valid.
     fn configure(&mut self, root: u32) -> bool {
         let host = EnvoyHost;
         let bytes = abi::plugin_configuration().unwrap_or_default();
@@ -143,7 +144,7 @@ impl Vm {
         }
     }
 
-    /// Passes a call's response, or its failure, to the plugin that made the call.
+    /// Passes the response to a call, or the failure of the call, to the plugin that made the call.
     fn called(&mut self, root: u32, call: u32, size: u32) {
         if let Some(Some(role)) = self.root(root) {
             let size = usize::try_from(size).unwrap_or(usize::MAX);
@@ -163,7 +164,7 @@ impl Vm {
         }
     }
 
-    /// Returns a request with its plugin.
+    /// Returns a request and the role of its plugin.
     fn find(&mut self, context: u32) -> Option<(&mut role::Stream, &mut Role)> {
         let stream = self.streams.get_mut(context)?;
         let mut roots = self.roots.iter_mut();
@@ -209,7 +210,8 @@ impl Vm {
         Action::Continue
     }
 
-    /// Ends a context: a request that finished or failed, or a plugin that was replaced.
+    /// Handles the end of a context: a request that has completed or failed, or a plugin that is
+    /// replaced.
     fn done(&mut self, context: u32) {
         if let Some(stream) = self.streams.remove(context) {
             if let Some(Some(role)) = self.root(stream.root) {
@@ -225,8 +227,8 @@ impl Vm {
     }
 }
 
-/// Panics or damages the shared rules if a test's header requests it. Only builds with this feature
-/// read the header.
+/// Panics or damages the shared rules if a header in a test requests it. Only builds with the
+/// feature `trap-for-tests` read the header.
 #[cfg(feature = "trap-for-tests")]
 fn trap_on_request() {
     match EnvoyHost.request_header("x-loudou-trap").as_deref() {
@@ -235,7 +237,7 @@ fn trap_on_request() {
     }
 }
 
-/// Writes rules in a newer, unreadable format and announces the change.
+/// Overwrites the shared rules with an unreadable value, and announces the change.
 #[cfg(feature = "trap-for-tests")]
 fn damage() {
     let host = EnvoyHost;

@@ -1,25 +1,26 @@
-//! All headers of a request, line by line, in the encoding of the ABI: the count, the lengths of
-//! all names and values, then all texts with a NUL after each.
+//! The header lines of a request, in the encoding of the proxy-wasm ABI: the number of lines, the
+//! lengths of all names and values, and then all names and values, each followed by a NUL byte.
 
-/// Headers of a request, in the request's order, including pseudo-headers.
+/// All headers of a request, including pseudo-headers, in their original order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderLines(Vec<u8>);
 
 impl HeaderLines {
-    /// Wraps headers in the encoding of the ABI.
+    /// Wraps headers that are encoded as the ABI defines.
     pub const fn new(serialized: Vec<u8>) -> Self {
         Self(serialized)
     }
 
-    /// Iterates over the lines of the header `name` (lower case).
+    /// Iterates over the values of all lines of the header `name`, which must be in lower case.
     pub fn of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
-        // Envoy stores `host` and `:authority` under one name.
+        // Envoy stores the `host` header as `:authority`.
         let name = if name == "host" { ":authority" } else { name };
         let lines = self.all().filter(move |(own, _)| *own == name.as_bytes());
         lines.map(|(_, line)| line)
     }
 
-    /// Iterates over all names and values, up to the first truncated pair.
+    /// Iterates over all names and values. If the encoding is truncated, stops before the first
+    /// incomplete pair.
     fn all(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let (count, rest) = number(&self.0).unwrap_or_default();
         let lengths = count.saturating_mul(8);
@@ -43,7 +44,7 @@ fn number(bytes: &[u8]) -> Option<(usize, &[u8])> {
     Some((number, rest))
 }
 
-/// Encodes names and values as the ABI requires.
+/// Encodes names and values as the ABI defines.
 pub fn serialized<'a>(
     pairs: impl ExactSizeIterator<Item = (&'a [u8], &'a [u8])> + Clone,
 ) -> Vec<u8> {

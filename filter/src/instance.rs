@@ -1,21 +1,21 @@
-//! Identity of an Envoy process: a unique name and the start time.
+//! Identifies an Envoy process by a unique ID and the start time.
 //!
-//! The identity is part of the shared record, which lives exactly as long as Envoy's shared data.
-//! Generations and event numbers start at 1 in every process, so a client needs the name to tell
-//! one process's numbers from another's.
+//! The ID is part of the shared rule record, which has the same lifetime as Envoy's shared data.
+//! Generations and event numbers start at 1 in every process, so a client needs the ID to tell
+//! which process a number belongs to.
 
 use loudou_limiter::{Clock, Nanos};
 
 use crate::host::Host;
 
-/// Number of hexadecimal digits in a name.
+/// Number of hexadecimal digits in an ID.
 pub(crate) const DIGITS: usize = 16;
 
-/// Identity of an Envoy process.
+/// ID and start time of an Envoy process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Instance {
-    /// 64 random bits in hexadecimal. They are not taken from the store's random seed, which must
-    /// stay secret.
+    /// 64 random bits in hexadecimal. The bits are not derived from the store's random seed,
+    /// because the seed must stay secret.
     pub(crate) id: String,
     /// Creation time of the shared data, in milliseconds since the Unix epoch.
     pub(crate) started_unix_ms: u64,
@@ -31,7 +31,7 @@ impl Default for Instance {
 }
 
 impl Instance {
-    /// Creates a new instance that starts now.
+    /// Creates an instance with a random ID and the current time as its start time.
     pub(crate) fn start(host: &dyn Host) -> Self {
         let random = host.random();
         let id = random.first_chunk().copied().map_or(0, u64::from_le_bytes);
@@ -41,7 +41,7 @@ impl Instance {
         }
     }
 
-    /// Returns the instance that a record names, or `None` if the name is damaged.
+    /// Returns the instance with the ID and start time in a record, or `None` if the ID is invalid.
     pub(crate) fn of(id: &[u8], started_unix_ms: u64) -> Option<Self> {
         let id = str::from_utf8(id).ok().filter(|id| is_id(id))?;
         Some(Self {
@@ -55,21 +55,21 @@ impl Instance {
         format!("\"{}-{generation}\"", self.id)
     }
 
-    /// Returns true if a stale `If-Match` comes from another process.
+    /// Returns true if an `If-Match` tag is from another Envoy process.
     pub(crate) fn is_other(&self, if_match: &str) -> bool {
         let tag = if_match.trim_matches('"');
         tag.split_once('-')
             .is_some_and(|(id, _)| is_id(id) && id != self.id)
     }
 
-    /// Returns the time since the start, by the wall clock.
+    /// Returns the time since the process started, measured with the wall clock.
     pub(crate) const fn age(&self, at: Clock) -> Nanos {
         let age_ms = at.wall.as_millis().saturating_sub(self.started_unix_ms);
         Nanos::from_secs(age_ms / 1_000)
     }
 }
 
-/// Parses an event position: `INSTANCE-SEQ`, or the number alone.
+/// Parses the position of an event: `INSTANCE-SEQ`, or only the sequence number.
 pub(crate) fn parse_place(text: &str) -> Option<(Option<String>, u64)> {
     let Some((id, seq)) = text.split_once('-') else {
         return Some((None, text.parse().ok()?));

@@ -1,29 +1,29 @@
-//! Reads fields from JSON that this filter wrote.
+//! Reads fields of JSON objects.
 
 use loudou_limiter::Carry;
 use serde_json::Value;
 
-/// Returns the whole number in a field.
+/// Returns the value of a field if it is a non-negative integer.
 pub(crate) fn number(object: &Value, name: &str) -> Option<u64> {
     object.get(name)?.as_u64()
 }
 
-/// Returns the text in a field.
+/// Returns the value of a field if it is a string.
 pub(crate) fn text(object: &Value, name: &str) -> Option<String> {
     object.get(name)?.as_str().map(ToOwned::to_owned)
 }
 
-/// Returns the field `carry`.
+/// Returns the value of the field `carry` if it is valid.
 pub(crate) fn carry(object: &Value) -> Option<Carry> {
     Carry::parse(object.get("carry")?.as_str()?)
 }
 
-/// Returns the elements of a list, or `None` if any cannot be read.
+/// Returns the parsed elements of an array. `None` if any of them is invalid.
 pub(crate) fn list<T>(list: &Value, read: impl Fn(&Value) -> Option<T>) -> Option<Vec<T>> {
     list.as_array()?.iter().map(read).collect()
 }
 
-/// Reads a field that may be absent. The outer `None` means that it is present but damaged.
+/// Reads an optional field. The outer `None` means that the field is present but invalid.
 #[expect(clippy::option_option, reason = "absent and damaged are different")]
 pub(crate) fn optional<T>(
     object: &Value,

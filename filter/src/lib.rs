@@ -1,14 +1,14 @@
-//! Loudou's Envoy filter: limits requests and answers the admin API.
+//! Loudou's Envoy filter, which limits requests and serves the admin API.
 //!
-//! Envoy runs the filter as WebAssembly. Each of Envoy's worker threads, and its main thread, loads
-//! the `.wasm` into a sandbox (a VM) with memory that no other thread sees. Within a VM, proxy-wasm
-//! numbers *contexts*. A root context is one plugin configuration, and a stream context is one
-//! request. Workers share state only through Envoy's *shared data*, a key-value store in Envoy's
-//! process with compare-and-swap.
+//! Envoy runs the filter as WebAssembly. Each worker thread and the main thread load the `.wasm`
+//! module into their own sandbox (a VM), whose memory no other thread can access. Within a VM,
+//! proxy-wasm identifies *contexts* by number. A root context is a plugin configuration, and a
+//! stream context is a request. Workers share state only through Envoy's *shared data*, an
+//! in-process key-value store with compare-and-swap.
 //!
-//! A plugin has one of two roles, which its configuration selects: the data role limits requests,
-//! and the admin role answers `/v1`. The logic uses the [`host::Host`] trait, so tests run it
-//! natively. Only `glue` knows proxy-wasm.
+//! The configuration of a plugin selects one of two roles: the data role limits requests, and the
+//! admin role serves the admin API below `/v1`. The logic accesses Envoy through the [`host::Host`]
+//! trait, so tests can run it natively. Only `glue` depends on proxy-wasm.
 
 #![cfg_attr(
     not(feature = "admin"),
@@ -66,7 +66,7 @@ pub mod waiting;
 
 pub use record::RecordCaches;
 
-/// Version of this filter.
+/// Version of the filter.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Git commit of this build, set by `cargo xtask build`.
 pub const GIT: &str = match option_env!("LOUDOU_GIT") {

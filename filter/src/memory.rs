@@ -1,28 +1,28 @@
-//! The VM's allocator. It caches small freed blocks and reuses them, so that the allocator below
-//! does not have to merge and split blocks for each request. A request frees all memory that it
-//! allocated, so the next request gets the same blocks, which are still in the processor's caches.
+//! The VM's allocator. It caches small freed blocks for reuse, so that the underlying allocator
+//! does not have to merge and split blocks for each request. Each request frees all memory that it
+//! allocates, so the next request reuses the same blocks, which are still in the CPU caches.
 //!
-//! Blocks come in size classes with a step of [`STEP`] bytes, up to [`MAX_BLOCK`]. At most [`KEPT`]
-//! free blocks per class are cached.
+//! There is a size class for every [`STEP`] bytes, up to [`MAX_BLOCK`]. At most [`KEPT`] free
+//! blocks are cached per size class.
 #![expect(unsafe_code, reason = "an allocator hands out memory")]
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::UnsafeCell;
 use std::ptr::null_mut;
 
-/// Step between two classes, in bytes. The allocator below divides its memory in units of this
-/// size.
+/// Difference between two adjacent size classes, in bytes. The underlying allocator divides its
+/// memory into units of this size.
 const STEP: usize = 16;
-/// Bytes that the allocator below adds to each block. Each class includes them, so a block fills
-/// whole units and wastes no memory.
+/// Number of bytes that the underlying allocator adds to each block. The size classes take them
+/// into account, so a block with these bytes fills its units exactly.
 const TAIL: usize = 4;
 /// Number of size classes.
 const CLASSES: usize = 64;
-/// Maximum size of a cached block, in bytes. A page of small buckets is smaller.
+/// Maximum size of a cached block, in bytes. A page of small buckets fits into such a block.
 const MAX_BLOCK: usize = CLASSES * STEP - TAIL;
-/// Alignment of cached blocks, in bytes. No type in the filter needs more.
+/// Alignment of cached blocks, in bytes. No type in the filter needs a larger alignment.
 const ALIGN: usize = 8;
-/// Maximum number of cached blocks per class. All classes together hold at most 260 KiB.
+/// Maximum number of cached blocks per size class. The cache holds at most 260 KiB in total.
 const KEPT: u32 = 8;
 
 /// Allocations of this size or more, in bytes, first release all cached blocks, which would
@@ -30,7 +30,7 @@ const KEPT: u32 = 8;
 /// large buckets.
 const LARGE: usize = 16 << 10;
 
-/// A single-threaded allocator that caches freed blocks of `A`.
+/// A single-threaded allocator that caches freed blocks of the underlying allocator `A`.
 pub(crate) struct Recycled<A> {
     below: A,
     free: UnsafeCell<[Free; CLASSES]>,
@@ -40,7 +40,7 @@ pub(crate) struct Recycled<A> {
 #[cfg(target_arch = "wasm32")]
 unsafe impl<A> Sync for Recycled<A> {}
 
-/// Free list of a class. Each free block begins with a pointer to the next.
+/// Free list of a size class. Each free block begins with a pointer to the next free block.
 #[derive(Clone, Copy)]
 struct Free {
     first: *mut u8,
@@ -59,7 +59,7 @@ impl<A> Recycled<A> {
         }
     }
 
-    /// Returns the free list for this size.
+    /// Returns the free list for blocks of this layout. `None` if they are not cached.
     #[expect(
         clippy::mut_from_ref,
         reason = "the callers are the methods below, of which none calls another while it has this"
@@ -68,16 +68,16 @@ impl<A> Recycled<A> {
         if layout.align() > ALIGN {
             return None;
         }
-        // SAFETY: there is one thread, and no other reference lives.
+        // SAFETY: there is only one thread, and no other reference exists.
         let classes = unsafe { &mut *self.free.get() };
         classes.get_mut(class(layout.size()))
     }
 
-    /// Takes a free block from the list for this size.
+    /// Removes and returns a block from the free list for this layout.
     fn take(&self, layout: Layout) -> Option<*mut u8> {
         let free = self.free(layout).filter(|free| !free.first.is_null())?;
         let block = free.first;
-        // SAFETY: a free block begins with the pointer that `dealloc` wrote.
+        // SAFETY: a free block begins with a pointer that `dealloc` has written.
         free.first = unsafe { next(block).read() };
         free.count = free.count.wrapping_sub(1);
         Some(block)
@@ -85,7 +85,7 @@ impl<A> Recycled<A> {
 }
 
 impl<A: GlobalAlloc> Recycled<A> {
-    /// Returns all cached blocks to the allocator below.
+    /// Returns all cached blocks to the underlying allocator.
     #[cold]
     fn give_back(&self) {
         for class in 0..CLASSES {
@@ -94,25 +94,26 @@ impl<A: GlobalAlloc> Recycled<A> {
                 continue;
             };
             while let Some(block) = self.take(layout) {
-                // SAFETY: the block came from `below` with this layout, and has no other owner.
+                // SAFETY: the block was allocated from `below` with this layout, and has no other
+                // owner.
                 unsafe { self.below.dealloc(block, layout) };
             }
         }
     }
 }
 
-/// Returns the location of the next-pointer in a free block.
+/// Returns the address of the pointer to the next free block, at the start of a free block.
 const fn next(block: *mut u8) -> *mut *mut u8 {
     block.cast()
 }
 
-/// Returns the class of blocks of this size, in bytes. The size is never 0.
+/// Returns the index of the size class for blocks of `size` bytes. `size` must not be 0.
 const fn class(size: usize) -> usize {
     size.wrapping_add(TAIL - 1) / STEP
 }
 
-/// Returns the layout shared by all blocks of a class, or the unchanged layout of a block that is
-/// never cached.
+/// Returns the common layout of all blocks in the size class. If blocks of this layout are never
+/// cached, returns the layout unchanged.
 const fn whole(layout: Layout) -> Layout {
     let size = layout.size();
     if size > MAX_BLOCK || layout.align() > ALIGN {
@@ -125,8 +126,8 @@ const fn whole(layout: Layout) -> Layout {
     }
 }
 
-// SAFETY: a block comes from `below` with the layout of its class. It belongs as a whole to one
-// caller at a time, and returns to `below` with that layout.
+// SAFETY: each block is allocated from `below` with the layout of its size class, is owned by only
+// one caller at a time, and is returned to `below` with the same layout.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Recycled<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if let Some(block) = self.take(layout) {
@@ -135,7 +136,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Recycled<A> {
         if layout.size() >= LARGE {
             self.give_back();
         }
-        // SAFETY: the size is not 0, as the caller promises.
+        // SAFETY: the caller guarantees that the size is not 0.
         unsafe { self.below.alloc(whole(layout)) }
     }
 
@@ -149,12 +150,12 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Recycled<A> {
             free.count = free.count.wrapping_add(1);
             return;
         }
-        // SAFETY: the block came from there with this layout.
+        // SAFETY: the block was allocated from `below` with this layout.
         unsafe { self.below.dealloc(block, whole(layout)) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller promises that the size is valid for this alignment.
+        // SAFETY: the caller guarantees that the size is valid for this alignment.
         let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
         let (old_whole, new_whole) = (whole(layout), whole(new));
         if old_whole == new_whole && size <= MAX_BLOCK {
@@ -164,10 +165,11 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Recycled<A> {
             if size >= LARGE {
                 self.give_back();
             }
-            // SAFETY: the block came from there with this layout.
+            // SAFETY: the block was allocated from `below` with this layout.
             return unsafe { self.below.realloc(block, layout, size) };
         }
-        // SAFETY: as the caller promises, for both layouts. The new block does not overlap.
+        // SAFETY: the caller guarantees that both layouts are valid, and the new block does not
+        // overlap the old block.
         unsafe {
             let moved = self.alloc(new);
             if !moved.is_null() {
@@ -226,7 +228,7 @@ mod tests {
     #[test]
     fn a_freed_block_is_the_next_of_its_class() {
         let memory = Recycled::new(Counted::default());
-        // SAFETY: the blocks are used as they were allocated.
+        // SAFETY: all blocks are used with the layouts with which they were allocated.
         unsafe {
             let block = memory.alloc(layout(33, 1));
             memory.dealloc(block, layout(33, 1));
@@ -260,7 +262,7 @@ mod tests {
         let memory = Recycled::new(Counted::default());
         for (size, kept) in [(1, 8), (12, 8), (13, 8), (1020, 8), (1021, 0), (10_000, 0)] {
             let before = memory.below.out().len();
-            // SAFETY: the blocks are used as they were allocated.
+            // SAFETY: all blocks are used with the layouts with which they were allocated.
             unsafe {
                 let blocks: Vec<*mut u8> =
                     (0..100).map(|_| memory.alloc(layout(size, 8))).collect();
@@ -279,7 +281,7 @@ mod tests {
     fn kept_blocks_go_back_before_a_large_one() {
         let memory = Recycled::new(Counted::default());
         for large in [LARGE, LARGE - 1] {
-            // SAFETY: the blocks are used as they were allocated.
+            // SAFETY: all blocks are used with the layouts with which they were allocated.
             unsafe {
                 let blocks = [1, 100, 100, 1000].map(|size| (memory.alloc(layout(size, 8)), size));
                 for (block, size) in blocks {
@@ -316,7 +318,7 @@ mod tests {
             } else {
                 random(200)
             } + 1;
-            // SAFETY: the blocks are used as they were allocated.
+            // SAFETY: all blocks are used with the layouts with which they were allocated.
             unsafe {
                 match random(3) {
                     0 => {

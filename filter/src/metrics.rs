@@ -1,5 +1,5 @@
-//! Loudou's counts as Envoy metrics. Envoy's metrics are process-wide, so any worker can read the
-//! counts of all workers.
+//! Publishes Loudou's counts as Envoy metrics. Envoy's metrics are process-wide, so every worker
+//! can read the totals of all workers.
 //!
 //! ```text
 //! <share>.rule.<rule>.admitted | held | refused | shadow_refused | skipped | errors             counters
@@ -25,7 +25,8 @@
 //! <share>.admin.unauthorized | forbidden                                         counters
 //! ```
 //!
-//! A name may contain a rule but never a key, because Envoy keeps every metric until it exits.
+//! A metric name may contain the name of a rule, but never a key, because Envoy keeps every metric
+//! until it exits.
 
 use loudou_api::{FleetStatus, RuleTotals, StoreStatus};
 use loudou_limiter::Nanos;
@@ -36,8 +37,8 @@ use loudou_store::{BanChange, StoreStats};
 
 use crate::host::{Host, MetricId, MetricKind};
 
-/// Defines each metric of a namespace only once, because Envoy assigns a new number at every
-/// definition and never forgets one. Both lists are sorted by name.
+/// Ensures that each metric of a namespace is defined only once, because Envoy assigns a new ID at
+/// every definition and never frees one. Both lists are sorted by name.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     known: Vec<(String, MetricId)>,
@@ -58,8 +59,8 @@ impl Registry {
     }
 }
 
-/// Defines all metrics that a configuration of the data role can need, for a host that allows
-/// definitions only while the configuration is created.
+/// Defines all metrics that the data role may need with this configuration, for hosts that allow
+/// definitions only while a plugin is configured.
 pub(crate) fn define_all(host: &dyn Host, file: &RuleFile) {
     let (registry, share) = (&mut Registry::default(), file.store.namespace.as_str());
     StoreMetrics::define(host, registry, share);
@@ -78,14 +79,15 @@ pub(crate) fn define_all(host: &dyn Host, file: &RuleFile) {
     }
 }
 
-/// Defines all metrics that a configuration of the admin role can need.
+/// Defines all metrics that the admin role may need.
 pub(crate) fn define_admin(host: &dyn Host, share: &str) {
     let registry = &mut Registry::default();
     StoreMetrics::define(host, registry, share);
     AdminMetrics::define(host, registry, share);
 }
 
-/// Returns the value of a name, or the position at which to insert it.
+/// Looks up a name in a sorted list. Returns its value, or the index at which the name must be
+/// inserted.
 fn find<T: Copy>(list: &[(String, T)], name: &str) -> Result<T, usize> {
     let place = list.binary_search_by(|(other, _)| other.as_str().cmp(name))?;
     list.get(place).map(|(_, value)| *value).ok_or(place)
@@ -99,7 +101,7 @@ fn add(host: &dyn Host, id: Option<MetricId>, count: u64) {
     }
 }
 
-/// Sets a gauge, or records a histogram value.
+/// Sets a gauge, or records a value in a histogram.
 fn set(host: &dyn Host, id: Option<MetricId>, value: u64) {
     if let Some(id) = id {
         host.record(id, value);
@@ -110,7 +112,7 @@ fn read(host: &dyn Host, id: Option<MetricId>) -> u64 {
     id.and_then(|id| host.read_metric(id)).unwrap_or(0)
 }
 
-/// The counters of one rule.
+/// Metrics of a rule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RuleMetrics {
     admitted: Option<MetricId>,
@@ -123,7 +125,7 @@ pub(crate) struct RuleMetrics {
     invalid_numbers: Option<MetricId>,
 }
 
-/// A rule's counted outcome for a request.
+/// Selects the rule counter that a request increments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counted {
     Admitted,
@@ -132,14 +134,14 @@ pub(crate) enum Counted {
     ShadowRefused,
     Skipped,
     Error,
-    /// The cost of a request was invalid, so the rule's default was charged.
+    /// The cost of a request was invalid, so the rule's default cost was charged.
     InvalidCost,
-    /// A number of a limit that comes with each request was missing or wrong, or out of range.
+    /// A number that a limit takes from request metadata was missing, invalid or out of range.
     InvalidNumber,
 }
 
 impl RuleMetrics {
-    /// Defines the metrics of a rule. A registry belongs to one namespace.
+    /// Defines the metrics of a rule. All calls with the same registry must use the same namespace.
     pub(crate) fn define(
         host: &dyn Host,
         registry: &mut Registry,
@@ -228,23 +230,23 @@ impl RuleMetrics {
     }
 }
 
-/// The counters of the costs that a rule settles when requests end.
+/// Metrics about the costs that a rule settles when requests end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SettlementMetrics {
-    /// Requests whose cost a source reported.
+    /// Number of requests whose cost was reported.
     reported: Option<MetricId>,
-    /// Requests whose cost was estimated, because no source reported it.
+    /// Number of requests whose cost was estimated, because it was not reported.
     estimated: Option<MetricId>,
-    /// Requests with tokens of a model that has no weights of its own.
+    /// Number of requests that used a model for which no separate weights are configured.
     other_model: Option<MetricId>,
-    /// Units that were reserved but not used.
+    /// Number of units that were reserved but not used.
     returned: Option<MetricId>,
-    /// Units that were used beyond the reservations.
+    /// Number of units that were used in excess of the reservations.
     debt: Option<MetricId>,
 }
 
 impl SettlementMetrics {
-    /// Defines the metrics of a rule.
+    /// Defines the settlement metrics of a rule.
     pub(crate) fn define(
         host: &dyn Host,
         registry: &mut Registry,
@@ -264,7 +266,7 @@ impl SettlementMetrics {
         }
     }
 
-    /// Counts a request that reserved this many units.
+    /// Counts the settlement of a request that reserved `reserved` units.
     pub(crate) fn count(&self, host: &dyn Host, reserved: u64, settled: Settled) {
         match settled.by {
             SettledBy::Report => add(host, self.reported, 1),
@@ -277,7 +279,7 @@ impl SettlementMetrics {
     }
 }
 
-/// Metrics of the store, and the generation.
+/// Metrics of the store, held requests and rule changes in a namespace.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoreMetrics {
     generation: Option<MetricId>,
@@ -307,7 +309,7 @@ impl StoreMetrics {
             return known;
         }
         let new = Self::new(host, registry, share);
-        // If Envoy did not define a metric, the next call tries again.
+        // If Envoy failed to define the metric, the next call retries.
         registry.store = new.generation.map(|_| new);
         new
     }
@@ -337,13 +339,13 @@ impl StoreMetrics {
         }
     }
 
-    /// Returns the number of rule changes by all workers so far. Callers only use it to detect a
-    /// change.
+    /// Returns the number of rule changes that workers have announced so far. Callers compare it
+    /// with an earlier number to detect changes.
     pub(crate) fn changes(&self, host: &dyn Host) -> u64 {
         read(host, self.generation)
     }
 
-    /// Announces a rule change to all workers. Must be called after the record is written.
+    /// Announces a rule change to all workers. Must be called after the record has been written.
     pub(crate) fn announce_change(&self, host: &dyn Host) {
         add(host, self.generation, 1);
     }
@@ -359,24 +361,25 @@ impl StoreMetrics {
         add(host, self.lost_responses, stats.lost_responses);
     }
 
-    /// Counts a request that is now held, until its due time or for the lease of its key.
+    /// Counts a request that is now held, until its due time or until its key has a lease.
     pub(crate) fn waits(&self, host: &dyn Host) {
         add(host, self.waiting, 1);
     }
 
-    /// Records that a request passes after it was held for `time`.
+    /// Records the time for which a passing request was held.
     pub(crate) fn held_for(&self, host: &dyn Host, time: Nanos) {
         set(host, self.wait_ms, time.millis_ceil());
     }
 
-    /// Subtracts `count` requests that are no longer held.
+    /// Subtracts `count` requests, which are no longer held, from the gauge of held requests.
     pub(crate) fn waited(&self, host: &dyn Host, count: usize) {
         if let (Some(id), Ok(count @ 1..)) = (self.waiting, i64::try_from(count)) {
             host.add_to_metric(id, count.saturating_neg());
         }
     }
 
-    /// Counts a request that was refused instead of held, with the reason.
+    /// Counts a request that was refused instead of held, in the counter for `reason`. No-op if
+    /// there is no reason.
     pub(crate) fn not_held(&self, host: &dyn Host, reason: Option<NotHeld>) {
         let counter = match reason {
             None => return,
@@ -386,8 +389,8 @@ impl StoreMetrics {
         add(host, counter, 1);
     }
 
-    /// Returns the number of requests refused instead of held, because of a deadline and for lack
-    /// of room.
+    /// Returns the number of requests that were refused instead of held because of their deadline,
+    /// and because too many requests were held.
     pub(crate) fn not_held_so_far(&self, host: &dyn Host) -> (u64, u64) {
         (
             read(host, self.not_held_deadline),
@@ -395,37 +398,38 @@ impl StoreMetrics {
         )
     }
 
-    /// Returns the number of requests held now, on all workers.
+    /// Returns the number of requests that all workers currently hold.
     pub(crate) fn waiting(&self, host: &dyn Host) -> u64 {
         read(host, self.waiting)
     }
 
-    /// Counts a VM that was loaded again because the previous VM died.
+    /// Counts a VM that was reloaded because the previous VM had crashed.
     pub(crate) fn reloaded(&self, host: &dyn Host) {
         add(host, self.reloads, 1);
     }
 
-    /// Sets the store size in buckets.
+    /// Sets the gauge for the capacity of the store, in buckets.
     pub(crate) fn opened(&self, host: &dyn Host, buckets: u64) {
         set(host, self.buckets, buckets);
     }
 
-    /// Sets the number of edited rules.
+    /// Sets the gauge for the number of edited rules.
     pub(crate) fn edited(&self, host: &dyn Host, rules: u64) {
         set(host, self.edits, rules);
     }
 
-    /// Counts a rule change that this worker has adopted.
+    /// Records that this worker has adopted the current rules.
     pub(crate) fn adopted(&self, host: &dyn Host) {
         add(host, self.adopted, 1);
     }
 
-    /// Counts this worker's report that it cannot limit by the shared rules.
+    /// Counts a report by this worker that it cannot apply the shared rules.
     pub(crate) fn is_behind(&self, host: &dyn Host) {
         add(host, self.behind, 1);
     }
 
-    /// Counts a change of a key's ban. `before` is the bucket before the change.
+    /// Updates the gauge of bans by operators for a change of a key's ban. `before` is the bucket
+    /// before the change.
     pub(crate) fn banned(&self, host: &dyn Host, before: Option<&Slot>, to: BanChange, now: Nanos) {
         let was = before.is_some_and(|slot| slot.is_pinned(now));
         match (was, to) {
@@ -435,21 +439,23 @@ impl StoreMetrics {
         }
     }
 
-    /// Subtracts `count` bans from the gauge, because they were lifted or have expired.
+    /// Subtracts `count` bans from the gauge of bans by operators, because they were lifted or have
+    /// expired.
     pub(crate) fn unbanned(&self, host: &dyn Host, count: i64) {
         if let Some(id) = self.bans {
             host.add_to_metric(id, count.saturating_neg());
         }
     }
 
-    /// Counts a slot that is no longer used.
+    /// Subtracts a bucket from the gauge of used slots.
     pub(crate) fn freed(&self, host: &dyn Host) {
         if let Some(used) = self.used {
             host.add_to_metric(used, -1);
         }
     }
 
-    /// Returns the counts of the store. The caller adds the size and the sample of idle buckets.
+    /// Returns the store metrics. The caller must fill in the capacity and the sample of idle
+    /// buckets.
     pub(crate) fn status(&self, host: &dyn Host) -> StoreStatus {
         StoreStatus {
             used: read(host, self.used),
@@ -466,7 +472,7 @@ impl StoreMetrics {
     }
 }
 
-// Metrics of the admin API: refused calls.
+// Metrics of the admin API.
 
 /// Metrics of the admin API.
 #[derive(Clone, Copy, Debug)]
@@ -487,7 +493,7 @@ impl AdminMetrics {
         }
     }
 
-    /// Counts a call that was refused with this status.
+    /// Counts an API call that was refused with status 401 or 403.
     pub(crate) fn refused(&self, host: &dyn Host, status: u16) {
         let id = if status == 401 {
             self.unauthorized
@@ -498,9 +504,9 @@ impl AdminMetrics {
     }
 }
 
-// Metrics of leases: relay calls and their results.
+// Metrics of leases and relay calls.
 
-/// Metrics of a namespace's fleet.
+/// Fleet metrics of a namespace.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FleetMetrics {
     calls: Option<MetricId>,
@@ -527,29 +533,29 @@ impl FleetMetrics {
         }
     }
 
-    /// Counts a call, made or attempted.
+    /// Counts a relay call that was sent or attempted.
     pub(crate) fn called(&self, host: &dyn Host) {
         add(host, self.calls, 1);
     }
 
-    /// Records the duration of a call.
+    /// Records the duration of a relay call.
     pub(crate) fn took(&self, host: &dyn Host, time: Nanos) {
         if let Some(id) = self.call_us {
             host.record(id, time.get().div_euclid(1_000));
         }
     }
 
-    /// Counts a failed call.
+    /// Counts a failed relay call.
     pub(crate) fn failed(&self, host: &dyn Host) {
         add(host, self.failed, 1);
     }
 
-    /// Counts granted tokens.
+    /// Counts tokens that were granted to this Envoy.
     pub(crate) fn granted(&self, host: &dyn Host, tokens: u64) {
         add(host, self.granted, tokens);
     }
 
-    /// Counts a request that waits for a lease.
+    /// Counts a request that is held until its key has a lease.
     pub(crate) fn held(&self, host: &dyn Host) {
         add(host, self.held, 1);
     }
@@ -559,7 +565,7 @@ impl FleetMetrics {
         add(host, self.local, 1);
     }
 
-    /// Returns the counts of the fleet. The caller adds the state that workers share.
+    /// Returns the fleet metrics. The caller must fill in the shared state.
     pub(crate) fn status(&self, host: &dyn Host) -> FleetStatus {
         FleetStatus {
             workers_down: read(host, self.down),
@@ -572,14 +578,15 @@ impl FleetMetrics {
         }
     }
 
-    /// Counts a worker whose circuit breaker opened, or subtracts it when the breaker closes.
+    /// Adds this worker to the gauge of workers that get no answers from the engine, or subtracts
+    /// it from the gauge.
     pub(crate) fn opened(&self, host: &dyn Host, is_open: bool) {
         if let Some(id) = self.down {
             host.add_to_metric(id, if is_open { 1 } else { -1 });
         }
     }
 
-    /// Returns the number of workers whose circuit breaker is open.
+    /// Returns the number of workers that get no answers from the engine.
     pub(crate) fn workers_alone(&self, host: &dyn Host) -> u64 {
         read(host, self.down)
     }

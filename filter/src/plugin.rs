@@ -1,7 +1,8 @@
-//! The plugin configuration: role and settings of a plugin.
+//! Parses the plugin configuration, which contains the role and settings of a plugin.
 //!
-//! The data role's configuration is a rule file, which may embed an `admin` API. The admin role's
-//! configuration has `admin` with its tokens, and the `store.namespace` of the data role.
+//! The configuration of the data role is a rule file, which may embed the admin API with the field
+//! `admin`. The configuration of the admin role has the tokens in the field `admin`, and the
+//! `store.namespace` of the data role.
 
 use loudou_rules::config::{self, JsonError, Parsed, Problem, Severity};
 use loudou_rules::rule::RuleFile;
@@ -16,14 +17,14 @@ mod structure;
 /// A valid plugin configuration.
 #[derive(Clone, Debug)]
 pub enum Plugin {
-    /// Limits requests, and answers the admin API if one is embedded.
+    /// The data role, which limits requests and serves the admin API if it is embedded.
     Data(RuleFile, Option<admin::Embedded>),
-    /// Answers the admin API.
+    /// The admin role, which serves the admin API.
     Admin(admin::Settings),
 }
 
 impl Plugin {
-    /// Returns the namespace of the data that workers share.
+    /// Returns the namespace of the shared data.
     pub fn namespace(&self) -> &str {
         match self {
             Self::Data(file, _) => &file.store.namespace,
@@ -31,8 +32,8 @@ impl Plugin {
         }
     }
 
-    /// Defines all metrics that the plugin can need, for a host that allows definitions only while
-    /// the plugin is configured.
+    /// Defines all metrics that the plugin may need, for hosts that allow definitions only while a
+    /// plugin is configured.
     pub fn define_metrics(&self, host: &dyn Host) {
         match self {
             Self::Data(file, _) => metrics::define_all(host, file),
@@ -41,7 +42,7 @@ impl Plugin {
     }
 }
 
-/// Reads a plugin configuration. Warnings and problems are returned as log lines.
+/// Parses a plugin configuration. Returns the warnings, or the errors, as log lines.
 pub fn read(bytes: &[u8]) -> Result<(Plugin, Vec<String>), Vec<String>> {
     if bytes.len() > config::MAX_FILE_BYTES {
         let most = config::MAX_FILE_BYTES;
@@ -69,8 +70,8 @@ pub fn read(bytes: &[u8]) -> Result<(Plugin, Vec<String>), Vec<String>> {
     Ok((Plugin::Data(file, admin), lines(&problems)))
 }
 
-/// Reads a plugin configuration as JSON text (Envoy's `StringValue`) or as a protobuf `Struct`,
-/// into which Envoy converts YAML.
+/// Parses a plugin configuration that is either JSON (from a `StringValue` in Envoy's
+/// configuration) or a protobuf `Struct`, to which Envoy converts inline YAML.
 fn document(bytes: &[u8]) -> Result<Value, Vec<String>> {
     config::parse_json(bytes).or_else(|error| match error {
         JsonError::Duplicates(problems) => Err(lines(&problems)),

@@ -1,16 +1,17 @@
-//! The rules that all workers share: the rules of the plugin configuration, with edits on top.
+//! The rule record, which all workers share: the rules in the plugin configuration, and their
+//! edits.
 //!
-//! They are one record in shared data, changed by compare-and-swap. For each rule it contains the
-//! rule of the configuration (the *base*), the edit if there is one, the overrides that were edited
-//! individually, and the changes that live buckets have not followed yet. For a rule in the record,
-//! every worker applies the record, even if the worker's configuration differs (see
-//! [`Record::of_buckets`]).
+//! The record is one value in shared data, which is changed by compare-and-swap. For each rule, the
+//! record contains the rule in the configuration (the *base*), an optional edit, individually
+//! edited overrides, and a history of changes that existing buckets have not been converted to yet.
+//! If a rule is in the record, every worker applies the version in the record, even if the worker's
+//! own configuration differs (see [`Record::of_buckets`]).
 //!
-//! Each of these is a *part* with a separate text ([`part`]). A worker keeps the parts that it has
-//! read ([`Records`]), so after a change it copies the bytes and parses only the changed parts. A
-//! later build extends the format by optional parts ([`Later`]). A worker that finds another format
-//! ([`crate::formats`]) does not change it, and applies its own configuration with separate
-//! buckets.
+//! The base, edit, overrides and history of a rule are its *parts*, which are encoded separately
+//! ([`part`]). A worker caches the decoded parts ([`Records`]), so after a change it parses only
+//! the changed parts. Later builds may extend the format with optional parts ([`Later`]). If a
+//! worker finds a record in another format ([`crate::formats`]), it leaves the record unchanged,
+//! and applies its own configuration with separate buckets.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -51,36 +52,38 @@ mod trial;
 #[cfg(test)]
 pub(crate) mod work;
 
-/// Maximum size of a record after an edit, in bytes. Every worker copies the whole record after
-/// each edit.
+/// Maximum size of the record after an edit, in bytes. The size is limited because every worker
+/// copies the whole record after each edit.
 const MAX_RECORD: usize = 2 * MAX_FILE_BYTES;
 
 /// The record.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Record {
-    /// Process that created the record. It stays the same for the life of the record.
+    /// Envoy process that created the record. Never changes.
     pub(crate) instance: Instance,
-    /// Generation, which every change increments.
+    /// Generation of the record, which every change of the rules increments.
     pub(crate) generation: u64,
-    /// Load time of the configuration in force. A configuration with a later time replaces it.
+    /// Time at which the configuration in force was loaded. A configuration with a later load time
+    /// replaces it.
     since_ns: u64,
     /// Time at which the configuration was adopted.
     taken_ns: u64,
-    /// Number of rollbacks that still counted when the last configuration was adopted.
+    /// Number of rollbacks that counted as recent when the configuration in force was adopted.
     rollbacks: u32,
-    /// Rules in order of evaluation.
+    /// Current rules and trials, in the order of evaluation.
     pub(crate) rules: Vec<Rc<RuleRecord>>,
-    /// Removed rules, latest last. Connections of an earlier configuration may still use them, and
-    /// a later configuration may contain them again while their buckets live.
+    /// Removed rules, with the most recently removed rule last. Removed rules are kept because
+    /// connections of an earlier configuration may still use them, and because a later
+    /// configuration may add them again while their buckets still exist.
     gone: Vec<Rc<RuleRecord>>,
     /// Parts that only a later build can read.
     pub(crate) later: Later,
-    /// The rules in force, in the form that decides requests. Built on first use.
+    /// The compiled rules in force. Initialized on first use.
     set: OnceCell<RuleSet>,
 }
 
 impl Record {
-    /// Creates the record of a configuration without edits.
+    /// Creates a record with the rules in a configuration and without edits.
     pub(crate) fn new(bases: &Bases, since: Nanos) -> Self {
         let rules = bases.rules.iter().cloned();
         Self {
@@ -94,12 +97,13 @@ impl Record {
         }
     }
 
-    /// Sets the process of the record.
+    /// Sets the Envoy process that has created the record.
     pub(crate) fn of(self, instance: Instance) -> Self {
         Self { instance, ..self }
     }
 
-    /// Returns a copy to change. It shares all rules with this record.
+    /// Returns a copy that can be modified. The copy shares all rules with this record until they
+    /// are modified.
     fn to_change(&self) -> Self {
         Self {
             set: OnceCell::new(),
@@ -107,7 +111,7 @@ impl Record {
         }
     }
 
-    /// Returns the record of a rule.
+    /// Returns the record of the current rule with this name.
     pub(crate) fn rule(&self, name: &str) -> Option<&RuleRecord> {
         let found = self.rules.iter().find(|rule| rule.base.name == name);
         found.map(|rule| &**rule)
@@ -120,24 +124,24 @@ impl Record {
         })
     }
 
-    /// Returns the record of a rule, to change it.
+    /// Returns a mutable reference to the record of the current rule with this name.
     pub(crate) fn rule_mut(&mut self, name: &str) -> Option<&mut RuleRecord> {
         let found = self.rules.iter_mut().find(|rule| rule.base.name == name);
         found.map(Rc::make_mut)
     }
 
-    /// Iterates over the current and the removed rules.
+    /// Iterates over all current and removed rules.
     fn all(&self) -> impl Iterator<Item = &Rc<RuleRecord>> {
         self.rules.iter().chain(&self.gone)
     }
 
-    /// Iterates over the current and the removed rules, to change them.
+    /// Iterates mutably over all current and removed rules.
     fn every_mut(&mut self) -> impl Iterator<Item = &mut Rc<RuleRecord>> {
         self.rules.iter_mut().chain(&mut self.gone)
     }
 
-    /// Iterates over selected rules, to change them. The other rules stay shared with the previous
-    /// record.
+    /// Iterates mutably over the rules for which `which` returns true. Other rules stay shared with
+    /// the record that this record was copied from.
     fn all_mut(
         &mut self,
         which: impl Fn(&RuleRecord) -> bool,
@@ -147,33 +151,35 @@ impl Record {
             .map(Rc::make_mut)
     }
 
-    /// Returns the rules in force, in the form that decides requests.
+    /// Returns the compiled rules in force.
     pub(crate) fn rule_set(&self) -> &RuleSet {
         let active = || self.rules.iter().map(|rule| rule.activate()).collect();
         self.set.get_or_init(active)
     }
 
-    /// Returns the rule record whose buckets the rule at `place` of a configuration uses: the
-    /// newest one with this name and key. If there is none, the rule has separate buckets.
+    /// Returns the record of the rule whose buckets the configured rule `base` uses: a current rule
+    /// with the same name and tag, or else the most recently removed one. If there is no such rule,
+    /// `base` has separate buckets. `place` is the index of `base` in the configuration.
     pub(crate) fn of_buckets(&self, place: usize, base: &Base) -> Option<&Rc<RuleRecord>> {
-        // Rule names are unique, so if the rule at `place` has this name, no search is needed.
+        // The rule at `place` is checked first, because most rules have the same position in the
+        // configuration and in the record.
         let near = self.rules.get(place).into_iter();
         let mut all = near.chain(&self.rules).chain(self.gone.iter().rev());
         all.find(|rule| rule.base.shares_buckets_with(base))
     }
 
-    /// Returns the version of the next change.
+    /// Returns the rule version that the next change will have.
     pub(crate) fn next_version(&self) -> u32 {
         u32::try_from(self.generation.saturating_add(1)).unwrap_or(u32::MAX)
     }
 
-    /// Returns the time at which the next edit expires.
+    /// Returns the time at which the next edit or override expires.
     pub(crate) fn next_expiry(&self) -> Nanos {
         let expiries = self.all().map(|rule| rule.next_expiry());
         expiries.min().unwrap_or(Nanos::MAX)
     }
 
-    /// Drops edits that expired by `now`.
+    /// Drops all edits and overrides that have expired by `now`, and returns them.
     pub(crate) fn expire(&mut self, now: Nanos) -> Vec<Ended> {
         let version = self.next_version();
         let rules = self.all_mut(|rule| rule.next_expiry() <= now);
@@ -183,8 +189,8 @@ impl Record {
         ended
     }
 
-    /// Returns true if this is the record of exactly these rules. Another build may have serialized
-    /// them differently.
+    /// Returns true if the configured rules in the record are exactly the rules in `bases`.
+    /// Compares decoded rules, because another build may have serialized them differently.
     pub(crate) fn is_of(&self, bases: &Bases) -> bool {
         let mut configured = self.rules.iter().filter(|rule| !rule.is_trial());
         let mut new = bases.rules.iter();
@@ -193,8 +199,8 @@ impl Record {
             && configured.next().is_none()
     }
 
-    /// Returns true if the heads are equal and the parts are identical. Does not compare the
-    /// values.
+    /// Returns true if the heads of both records are equal and the records share all rules. Does
+    /// not compare the contents of rules.
     fn is_same(&self, other: &Self) -> bool {
         let head = |record: &Self| {
             let numbers = [record.generation, record.since_ns, record.taken_ns];
@@ -216,22 +222,22 @@ impl PartialEq for Record {
     }
 }
 
-/// Reason why the record could not be read or changed.
+/// Reason for which the record could not be read or changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordError {
-    /// No data role has written the record yet.
+    /// No data role has created the record yet.
     Missing,
-    /// The record has another format, or is damaged.
+    /// The record has another format or is corrupt.
     Unreadable,
-    /// A later build keeps the rules under another key.
+    /// A later build stores the rules under another key.
     Moved,
-    /// Another worker changed the record first in every try.
+    /// Concurrent changes by other workers made every attempt fail.
     Contended,
-    /// A rule was changed faster than its buckets can be converted.
+    /// The rule was changed faster than its buckets could be converted.
     TooOften,
-    /// The record would have grown too large.
+    /// The change would make the record too large.
     TooLarge,
-    /// The host returned a failure.
+    /// Shared data failed.
     Failed,
 }
 
@@ -243,29 +249,30 @@ impl From<StoreFailed> for RecordError {
 
 // Record parts that only a later build of Loudou can read.
 //
-// Both builds share the record during an upgrade, and after an upgrade that was rolled back. A
-// later build may use rule or edit fields that this build does not know. This build then leaves the
-// rule out, preserves its texts, and uses the remaining record. For the unreadable rule it applies
-// the rule of its own configuration.
+// Two builds share the record during an upgrade, and after an upgrade that was rolled back. The
+// later build may write rules or edits with fields that this build does not know. This build
+// preserves the encoded parts of such a rule and decodes the rest of the record. Instead of the
+// unreadable rule, this build applies the rule in its own configuration.
 
-/// Flag in the first byte that a later build appended. It means that the later build now keeps the
-/// rules under another key, and has left this record to earlier builds. Edits to this record would
-/// have no effect.
+/// Flag in the first byte of the data that a later build has appended to the record. The flag means
+/// that the later build stores the rules under another key and has left this record to earlier
+/// builds, so edits of this record would have no effect.
 const MOVED: u8 = 1;
 
 /// Record parts that only a later build can read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Later {
-    /// Rules in their order.
+    /// Unreadable rules, in the order of the record.
     rules: Vec<Rc<LaterRule>>,
-    /// State appended to the record. Its first byte holds flags.
+    /// Data that a later build has appended to the record. The first byte of the data contains
+    /// flags.
     appended: Rc<[u8]>,
 }
 
-/// A rule.
+/// An unreadable rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct LaterRule {
-    /// Position among the current rules, or among the removed rules.
+    /// Index among the current rules or, if `is_gone` is true, among the removed rules.
     place: usize,
     is_gone: bool,
     name: String,
@@ -273,7 +280,7 @@ struct LaterRule {
 }
 
 impl Later {
-    /// Keeps a rule that cannot be read. Returns false if the rule is damaged.
+    /// Preserves a rule that this build cannot read. Returns false if the rule is corrupt.
     fn keep(&mut self, (place, is_gone): (usize, bool), stored: &StoredRule<'_>) -> bool {
         if stored.iter().any(|part| Id::of(part.text) != part.id) {
             return false;
@@ -290,7 +297,8 @@ impl Later {
         true
     }
 
-    /// Returns the stored rules: the known rules, with the unreadable rules in their places.
+    /// Returns all rules in the order in which they are stored: the known rules, with the
+    /// unreadable rules inserted at their positions.
     fn beside<'a>(&'a self, known: &'a [Texts<'_>], is_gone: bool) -> Vec<StoredRule<'a>> {
         let known = known.iter();
         let mut all: Vec<StoredRule<'a>> = known
@@ -304,21 +312,21 @@ impl Later {
         all
     }
 
-    /// Returns the names of the rules in force whose stored text this build cannot read.
+    /// Returns the names of the current rules that this build cannot read.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         let rules = self.rules.iter().filter(|rule| !rule.is_gone);
         rules.map(|rule| rule.name.as_str())
     }
 
-    /// Drops these parts, because a configuration of this build is adopted. Returns the names of
-    /// the rules.
+    /// Drops all data that this build cannot read, because a configuration of this build is
+    /// adopted. Returns the names of the dropped rules.
     fn end(&mut self) -> Vec<String> {
         let names = self.names().map(ToOwned::to_owned).collect();
         *self = Self::default();
         names
     }
 
-    /// Returns true if a later build keeps the rules under another key.
+    /// Returns true if a later build stores the rules under another key.
     pub(crate) fn has_moved(&self) -> bool {
         let flags = self.appended.first();
         flags.is_some_and(|flags| flags & MOVED != 0)

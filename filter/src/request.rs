@@ -1,5 +1,5 @@
-//! The current request as the rules see it. Each value is read from the host at first use, and only
-//! once.
+//! Gives the rules access to the current request. Each value is read from the host on first use,
+//! and then cached.
 
 use std::borrow::Cow;
 
@@ -14,41 +14,43 @@ use crate::host::Host;
 use crate::upstream;
 use crate::waiting::Room;
 
-/// A lazily read request, because every value costs a call into Envoy.
+/// The current request. Values are read lazily, because reading a value from Envoy requires a host
+/// call.
 pub(crate) struct HostRequest<'a> {
     host: &'a dyn Host,
-    /// Room for holding the request, and true if it has a body.
+    /// Room that is left for held requests, and true if the request has a body. `None` if the
+    /// request may always wait.
     room: Option<(Room, bool)>,
     held_bytes: u64,
     fleet: Option<FleetView>,
-    /// Time that the request has already waited.
+    /// Time for which the request has already been held.
     waited: Nanos,
-    /// All headers, once they were read.
+    /// All headers of the request, if they have been read.
     lines: Option<HeaderLines>,
-    /// The dynamic metadata, once they were read.
+    /// The dynamic metadata of the request, if any has been read.
     metadata: Option<Box<Metadata>>,
     known: Vec<Known>,
 }
 
 /// The dynamic metadata of a request.
 struct Metadata {
-    /// Result of the last read, encoded as protobuf. It is kept because some hosts return all
-    /// metadata at every read.
+    /// Result of the last read, encoded as protobuf. The result is cached because some hosts return
+    /// all metadata for every path.
     read: Option<Vec<u8>>,
-    /// The values at each path that was read. They are kept because many rules may test the same
-    /// path, and a token may have many thousand claims.
+    /// The values at each path that has been read. The values are cached because many rules may
+    /// test the same path, and searching a token with thousands of claims is slow.
     known: Vec<(Vec<String>, Values)>,
 }
 
-/// The values at a path in the metadata. A list has several.
+/// The values at a path in the metadata. There are several values if the path leads to a list.
 type Values = SmallVec<[Vec<u8>; 1]>;
 
-/// A value that was read.
+/// A value that has been read.
 struct Known {
-    /// Name of a header, or a name that no header can have.
+    /// Name of a header, or for other values a name that no header can have.
     name: SmallVec<[u8; 32]>,
     value: Option<Vec<u8>>,
-    /// True if the header certainly has no further line.
+    /// True if it is certain that the header has no other lines.
     is_whole: bool,
 }
 
@@ -67,35 +69,38 @@ impl<'a> HostRequest<'a> {
             waited: Nanos::ZERO,
             lines: None,
             metadata: None,
-            // Most rules need one or two values, and an empty list would reserve space for four.
+            // Capacity for two values suffices for most rules. A vector that grows from empty would
+            // allocate space for four.
             known: Vec::with_capacity(2),
         }
     }
 
-    /// Sets the room for holding the request. Without room, the request is refused instead of held.
+    /// Sets the room that is left for held requests. If the request does not fit, it is refused
+    /// instead of held.
     pub(crate) const fn held_in(mut self, room: Room, has_body: bool) -> Self {
         self.room = Some((room, has_body));
         self
     }
 
-    /// Sets the time that the request has already waited.
+    /// Sets the time for which the request has already been held.
     pub(crate) const fn after(mut self, waited: Nanos) -> Self {
         self.waited = waited;
         self
     }
 
-    /// Sets the fleet state, which decides how fleet-wide limits use their leases.
+    /// Sets the fleet state, which determines how fleet-wide limits use leases.
     pub(crate) const fn leased(mut self, fleet: Option<FleetView>) -> Self {
         self.fleet = fleet;
         self
     }
 
-    /// Returns the memory that the request takes while held, in bytes. 0 if no rule would hold it.
+    /// Returns the memory that the request will occupy if it is held, in bytes. 0 if no rule has
+    /// tried to hold the request.
     pub(crate) const fn held_bytes(&self) -> u64 {
         self.held_bytes
     }
 
-    /// Returns the content length that the request declares.
+    /// Returns the value of the request's `content-length` header.
     fn content_length(&mut self) -> Option<u64> {
         let text = self.header("content-length")?;
         std::str::from_utf8(&text).ok()?.parse().ok()
@@ -125,7 +130,7 @@ impl<'a> HostRequest<'a> {
         self.known.len().saturating_sub(1)
     }
 
-    /// Returns the values at a path in the metadata, which are read at first use.
+    /// Returns the values at a path in the metadata. The host is called only on first use.
     fn claims(&mut self, path: &[String]) -> &[Vec<u8>] {
         let host = self.host;
         let Metadata { read, known } = &mut **self.metadata.get_or_insert_with(|| {
@@ -148,15 +153,15 @@ impl<'a> HostRequest<'a> {
         known.get(index).map_or(&[], |(_, values)| values)
     }
 
-    /// Returns all headers, which are read at first use.
+    /// Returns all headers. The host is called only on first use.
     fn lines(&mut self) -> &HeaderLines {
         let host = self.host;
         self.lines
             .get_or_insert_with(|| host.request_headers().unwrap_or_default())
     }
 
-    /// Reads the first line of a header that is not empty. If the first line is empty, all headers
-    /// are read.
+    /// Reads the first non-empty line of a header. All headers are read only if the first line is
+    /// empty.
     fn read_header(&mut self, name: &str) -> Option<Vec<u8>> {
         if self.lines.is_none() {
             let first = self.host.request_header(name);
@@ -186,8 +191,9 @@ impl Request for HostRequest<'_> {
         self.known.get(index)?.value.as_deref().map(Cow::Borrowed)
     }
 
-    /// Calls `see` with each line of a header. The first line is read alone. Envoy joins lines with
-    /// commas, so a value without a comma is the only line. Otherwise all headers are read.
+    /// Calls `see` with each line of a header. First reads a property in which Envoy has joined all
+    /// lines with commas. If the value of the property has no comma, the header has only one line.
+    /// Otherwise, all headers are read to separate the lines.
     fn each_line(&mut self, name: &str, see: &mut dyn FnMut(&[u8])) {
         if self.lines.is_none() && self.index_of(name).is_none() {
             let joined = self.host.property(&format!("request\0headers\0{name}"));

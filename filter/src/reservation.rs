@@ -1,4 +1,5 @@
-//! Reservations: tokens that a request took from a bucket, and that are returned or resolved later.
+//! Reservations: tokens that a request has taken from buckets, and that may be returned or settled
+//! later.
 
 use std::cell::RefCell;
 use std::mem;
@@ -10,23 +11,23 @@ use loudou_store::Receipt;
 
 use crate::settle::UpstreamResponse;
 
-/// Reservations of one request. Its stream owns them. While the request is held, the queue shares
-/// them, to plan the request again.
+/// Reservations of a request, which its stream owns. While the request is held, the queue has a
+/// reference to the reservations too, so that the request's due time can be recomputed.
 #[derive(Clone, Debug)]
 pub(crate) struct Reservations(Rc<OfRequest>);
 
-/// Reservations with the data to settle them.
+/// Reservations of a request, and the data needed to settle them.
 #[derive(Debug)]
 struct OfRequest {
     list: RefCell<Vec<Reservation>>,
-    /// True if some of them are settled when the request ends.
+    /// True if any reservation must be settled when the request ends.
     settles: bool,
-    /// The response headers that costs depend on, once the response has come.
+    /// The response headers that are needed for settlement. Empty until the response arrives.
     response: RefCell<UpstreamResponse>,
 }
 
 impl Reservations {
-    /// Wraps reservations. `None` if there are none.
+    /// Wraps reservations. `None` if the list is empty.
     pub(crate) fn of(reservations: Vec<Reservation>) -> Option<Self> {
         if reservations.is_empty() {
             return None;
@@ -39,12 +40,12 @@ impl Reservations {
         })))
     }
 
-    /// Returns true if some of them are settled when the request ends.
+    /// Returns true if any reservation must be settled when the request ends.
     pub(crate) fn settles(&self) -> bool {
         self.0.settles
     }
 
-    /// Stores the response headers that the cost of the request may depend on.
+    /// Stores the response headers that are needed for settlement.
     pub(crate) fn respond(&self, response: UpstreamResponse) {
         if let Ok(mut own) = self.0.response.try_borrow_mut() {
             *own = response;
@@ -57,7 +58,7 @@ impl Reservations {
         own.map(|mut own| mem::take(&mut *own)).unwrap_or_default()
     }
 
-    /// Calls `f` with each reservation. The list is never borrowed already, because `f` has no
+    /// Calls `f` with each reservation. The list cannot already be borrowed, because `f` has no
     /// other access to it.
     pub(crate) fn each(&self, f: impl FnMut(&mut Reservation)) {
         if let Ok(mut reservations) = self.0.list.try_borrow_mut() {
@@ -65,7 +66,7 @@ impl Reservations {
         }
     }
 
-    /// Removes all reservations, after they were returned.
+    /// Removes all reservations. Called after their tokens have been returned.
     pub(crate) fn clear(&self) {
         if let Ok(mut reservations) = self.0.list.try_borrow_mut() {
             reservations.clear();
@@ -73,18 +74,18 @@ impl Reservations {
     }
 }
 
-/// Tokens that a request took from a bucket, and that may have to be returned: when the request
-/// ends, or if it never passes.
+/// Tokens that a request has taken from a bucket, and that may have to be returned when the request
+/// ends or if it never passes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reservation {
     pub(crate) key: String,
     pub(crate) receipt: Receipt,
-    /// True if the bucket made the request wait. The bucket must then be notified when the request
-    /// passes.
+    /// True if the bucket makes the request wait, in which case the bucket must be updated when the
+    /// request passes.
     pub(crate) waits: bool,
-    /// Time at which this bucket lets the request pass, if it made the request wait.
+    /// Time at which the bucket lets the request pass, if the bucket makes it wait.
     pub(crate) due: Nanos,
-    /// What happens to the tokens when the request ends.
+    /// What happens to the reserved tokens when the request ends.
     pub(crate) at_end: AtEnd,
 }
 
@@ -93,14 +94,15 @@ pub(crate) struct Reservation {
 pub(crate) enum AtEnd {
     /// The tokens stay taken.
     Keep,
-    /// Tokens that are taken only until the request ends are returned.
+    /// Tokens that the request holds only until it ends are returned.
     Release,
-    /// The final cost of the request replaces the reservation.
+    /// The reservation is settled: the actual cost of the request replaces it.
     Settle,
 }
 
-/// Returns the tokens that the request may have to return. For a held request these are all tokens
-/// that it took, because its client may leave. Most requests have none.
+/// Returns the reservations of a request, which are the tokens that may have to be returned. A held
+/// request may have to return all tokens that enforced rules took, because its client may leave.
+/// Most requests have no reservations.
 pub(crate) fn reservations(outcome: Outcome) -> Vec<Reservation> {
     let is_held = outcome.wait() > Nanos::ZERO;
     let keeps = |one: &RuleOutcome| at_end(one) == AtEnd::Keep;

@@ -1,4 +1,4 @@
-//! Responses to clients: rate-limit headers, and the answer to a refused request.
+//! Creates responses to clients: rate-limit headers, and the response to a refused request.
 
 pub(crate) mod explain;
 mod grpc;

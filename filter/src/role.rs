@@ -1,8 +1,7 @@
-//! One plugin on one worker, and its requests. The Wasm module and the native module share this
-//! code.
+//! A plugin on one worker, and its requests. The Wasm module and the native module share this code.
 //!
-//! Each of the two finds the plugin and the request of a callback in its own way, and then calls a
-//! function of this module.
+//! Each of the two modules has its own way to find the plugin and request of a callback, and then
+//! calls a function in this module.
 
 use std::mem;
 
@@ -13,28 +12,28 @@ use crate::host::{Headers, Host, LogLevel};
 use crate::plugin::Plugin;
 use crate::waiting::PanicCleanup;
 
-/// Next step of Envoy after a callback.
+/// What Envoy does after a callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Continue with the next filter.
     Continue,
-    /// Pause the stream until it is resumed or answered.
+    /// Pause the stream until the filter resumes it or sends a response.
     Pause,
-    /// Pause the stream, but call back with its body.
+    /// Pause the stream, but keep passing its body to the filter.
     AwaitBody,
 }
 
 /// The role of a plugin on one worker.
 #[derive(Debug)]
 pub enum Role {
-    /// Limits requests.
+    /// The data role, which limits requests.
     Data(Box<DataPlane>),
-    /// Answers the admin API.
+    /// The admin role, which serves the admin API.
     Admin(Box<AdminPlane>),
 }
 
 impl Role {
-    /// Creates the role of a configured plugin, and starts its timer.
+    /// Creates the role that a plugin configuration selects, and starts its timer.
     pub fn new(plugin: Plugin, caches: &mut RecordCaches, host: &dyn Host) -> Self {
         let about = format!("loudou {} ({})", crate::VERSION, crate::GIT);
         match plugin {
@@ -64,15 +63,15 @@ impl Role {
         }
     }
 
-    /// Activates the first configuration of a process at once. A later configuration waits for a tick or a request,
-    /// because Envoy may still reject it.
+    /// Activates the first configuration of a process immediately. A later configuration is activated at a timer tick
+    /// or request, because Envoy may still reject it.
     pub fn configured(&mut self, host: &dyn Host) {
         if let Self::Data(plane) = self {
             plane.configured(host);
         }
     }
 
-    /// Returns the actions to take if the role dies in a panic.
+    /// Returns the cleanup actions to run if the VM panics.
     pub fn cleanup(&self) -> Option<PanicCleanup> {
         match self {
             Self::Data(plane) => Some(plane.cleanup()),
@@ -91,8 +90,8 @@ impl Role {
         }
     }
 
-    /// Handles the response to a call, or its failure. `size` is the number of bytes of its body.
-    /// Returns the requests that the caller must decide again.
+    /// Handles the response to a call, or the failure of the call. `size` is the size of the
+    /// response body in bytes. Returns the requests that the caller must decide again.
     pub fn called(&mut self, host: &dyn Host, call: u32, size: usize) -> Vec<Redecision> {
         match self {
             Self::Data(plane) => plane.called(host, call, size),
@@ -100,7 +99,7 @@ impl Role {
         }
     }
 
-    /// Ends the plugin, which was replaced.
+    /// Handles the replacement of the plugin by a new configuration.
     pub fn close(&mut self, host: &dyn Host) {
         if let Self::Data(plane) = self {
             plane.close(host);
@@ -111,19 +110,19 @@ impl Role {
 /// A request.
 #[derive(Debug, Default)]
 pub struct Stream {
-    /// Headers to add to the response if the request passes.
+    /// Headers to add to the response when it arrives.
     response_headers: Headers,
-    /// Resources that the request holds until it ends, including its place in the queue.
+    /// Resources that must be released when the request ends, including its place in the queue.
     hold_state: HoldState,
     /// True if a body or trailers follow the headers.
     has_body: bool,
-    /// Admin API call whose body is still incomplete.
+    /// Admin API call whose body has not been received completely.
     call: Option<Box<Call>>,
 }
 
 impl Stream {
-    /// Handles the headers of the request, which is the host's current stream with the number
-    /// `stream`.
+    /// Handles the request headers. The request must be the host's current stream, and `number` is
+    /// the ID of its context.
     pub fn request_headers(
         &mut self,
         role: &mut Role,
@@ -155,7 +154,7 @@ impl Stream {
         }
     }
 
-    /// Handles a part of the request's body. `size` is the number of bytes that have arrived.
+    /// Handles a part of the request body. `size` is the number of bytes buffered so far.
     pub fn request_body(
         &mut self,
         role: &mut Role,
@@ -163,17 +162,17 @@ impl Stream {
         size: usize,
         is_whole: bool,
     ) -> Action {
-        // A body that is too large is refused before the rest of it arrives.
+        // A body that is too large is refused before it has been received completely.
         self.rest(role, host, is_whole || size > MAX_BODY)
     }
 
-    /// Handles the trailers of the request.
+    /// Handles the request trailers.
     pub fn request_trailers(&mut self, role: &mut Role, host: &dyn Host) -> Action {
         self.rest(role, host, true)
     }
 
-    /// Handles the body and trailers of a request. Pauses them while the request is held, and
-    /// answers an admin API call once its body is complete.
+    /// Handles the request body and trailers. Pauses them while the request is held, and responds
+    /// to an admin API call once its body is complete.
     fn rest(&mut self, role: &mut Role, host: &dyn Host, is_whole: bool) -> Action {
         match role {
             Role::Data(plane) if plane.waits(&self.hold_state) => Action::Pause,
@@ -187,20 +186,20 @@ impl Stream {
         }
     }
 
-    /// Returns true if the caller must call [`Self::response_headers`]. A new decision on the
-    /// request may change this.
+    /// Returns true if the caller must call [`Self::response_headers`] when the response arrives.
+    /// The result may change when the request is decided again.
     pub fn needs_response_headers(&self) -> bool {
         !self.response_headers.is_empty() || self.hold_state.awaits_response()
     }
 
-    /// Returns true if the cost of the request is settled at its end. A new decision on the request
-    /// may change this.
+    /// Returns true if the cost of the request must be settled when the request ends. The result
+    /// may change when the request is decided again.
     pub fn settles(&self) -> bool {
         self.hold_state.awaits_response()
     }
 
-    /// Adds the headers of the verdict to the response headers, which have just arrived. Returns
-    /// true if the caller must call [`Self::responded`], which needs the role.
+    /// Handles the response headers: adds the rate-limit headers to them. Returns true if the
+    /// caller must then call [`Self::responded`], which needs the role.
     pub fn response_headers(&mut self, host: &dyn Host) -> bool {
         if !self.response_headers.is_empty() {
             data::put(host, mem::take(&mut self.response_headers));
@@ -208,14 +207,14 @@ impl Stream {
         self.hold_state.awaits_response()
     }
 
-    /// Reads the response headers that the cost of the request depends on.
+    /// Reads the response headers from which the rules compute the request's final cost.
     pub fn responded(&self, role: &Role, host: &dyn Host) {
         if let Role::Data(plane) = role {
             plane.responded(host, &self.hold_state);
         }
     }
 
-    /// Decides a paused request again. It must be the current stream.
+    /// Decides a held request again. The request must be the host's current stream.
     pub fn decide_again(&mut self, role: &mut Role, host: &dyn Host, again: Redecision) {
         let Role::Data(plane) = role else { return };
         let (outcome, hold_state) = plane.decide_again(host, again, self.has_body);
@@ -224,7 +223,7 @@ impl Stream {
         }
     }
 
-    /// Ends the request, which has finished or failed.
+    /// Releases the resources of the request, which has completed or failed.
     pub fn end(&self, role: &mut Role, host: &dyn Host) {
         if let Role::Data(plane) = role {
             plane.end(host, &self.hold_state);

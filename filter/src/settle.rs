@@ -1,4 +1,4 @@
-//! Reads the data of an ended request from which its actual cost is computed.
+//! Reads the data from which the actual cost of a request is computed when the request ends.
 
 use std::borrow::Cow;
 
@@ -8,23 +8,23 @@ use loudou_rules::rule::{End, Ended, Settlement};
 
 use crate::host::Host;
 
-/// Bits of Envoy's response flags that a complete response can have. Another try may have found no healthy upstream, no
-/// connection or an open circuit breaker. The request may have been delayed on purpose, its retries may be used up, or
-/// a cache may have answered.
+/// Bits of Envoy's response flags that do not mean that the response is incomplete. Three of them can come from another
+/// attempt, which found no healthy upstream, failed to connect, or hit an open circuit breaker. The others mean that a
+/// delay was injected, that the retry limit was reached, or that the response came from a cache.
 const WHOLE: u64 = 0x2 | 0x20 | 0x80 | 0x200 | 0x8000 | 0x10_0000;
 
-/// The status and the headers of the upstream's response that costs depend on.
+/// The status of the upstream response, and the headers from which the final cost is computed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct UpstreamResponse {
-    /// True if an upstream has sent a response.
+    /// True if the response came from an upstream.
     has_come: bool,
     status: Option<u16>,
-    /// Values of headers by their names.
+    /// Names and values of headers.
     headers: Vec<(String, Vec<u8>)>,
 }
 
 impl UpstreamResponse {
-    /// Reads the current response, which another filter may have sent.
+    /// Reads the current response. If it did not come from an upstream, returns the default.
     pub(crate) fn read<'a>(
         host: &dyn Host,
         settlements: impl Iterator<Item = &'a Settlement>,
@@ -54,17 +54,17 @@ impl UpstreamResponse {
     }
 }
 
-/// Returns true if the current response is the upstream's, and nothing has replaced or ended it.
+/// Returns true if the current response came from an upstream and Envoy has neither replaced nor aborted it.
 fn is_upstream(host: &dyn Host) -> bool {
     let details = host.property("response\0code_details");
     details.is_some_and(|details| details == b"via_upstream")
 }
 
-/// The current request, which has ended.
+/// The current request, when it has ended.
 pub(crate) struct EndedRequest<'a> {
     host: &'a dyn Host,
     response: UpstreamResponse,
-    /// The dynamic metadata that were read last, in protobuf form.
+    /// Result of the last read of dynamic metadata, encoded as protobuf.
     metadata: Option<Vec<u8>>,
 }
 
@@ -84,8 +84,9 @@ impl<'a> EndedRequest<'a> {
 }
 
 impl Ended for EndedRequest<'_> {
-    /// An upstream received the request if Envoy had a connection to it, which has a local address, or if Envoy tried
-    /// more than once. Each try replaces the connection of the previous try.
+    /// Without a response, an upstream is assumed to have received the request in two cases: if Envoy had a connection
+    /// to the upstream, which shows in its local address, or if Envoy made more than one attempt. The number of
+    /// attempts is checked because Envoy reports the local address only for the last attempt.
     fn end(&mut self) -> End {
         if self.response.has_come {
             let flags = self.number("response\0flags").unwrap_or(0);
@@ -130,7 +131,8 @@ impl Ended for EndedRequest<'_> {
         self.response.header(name).map(Cow::Borrowed)
     }
 
-    /// Returns `None` for a response of Envoy itself, whose size does not measure the upstream's work.
+    /// Returns `None` if the response did not come from an upstream, because its size says nothing about the upstream's
+    /// work.
     fn response_bytes(&mut self) -> Option<u64> {
         let bytes = || self.number("response\0size");
         self.response.has_come.then(bytes).flatten()
@@ -152,8 +154,8 @@ mod tests {
             .insert(path.to_owned(), value.to_vec());
     }
 
-    /// Returns how a request ended that has these response flags, details and number of tries. `address` is Envoy's end
-    /// of the connection to the upstream.
+    /// Returns how a request has ended according to its response flags, response code details and number of attempts.
+    /// `address` is the local address of the upstream connection.
     fn end(has_response: bool, flags: u64, details: &str, tries: u64, address: &str) -> End {
         let host = FakeHost::default();
         set(&host, "response\0flags", &u64::to_le_bytes(flags));
@@ -175,11 +177,12 @@ mod tests {
     fn responses_are_whole_or_cut() {
         for (flags, details, expected) in [
             (0, "via_upstream", End::Whole),
-            // A delay on purpose, and an error after all tries or after a try that a circuit breaker refused.
+            // An injected delay, an error response after the last retry, and one after an attempt that hit an open
+            // circuit breaker.
             (0x200, "via_upstream", End::Whole),
             (0x8000, "via_upstream", End::Whole),
             (0x80, "via_upstream", End::Whole),
-            // The client left, resets by the upstream, time-outs, and errors of the protocol.
+            // Client disconnects, upstream resets, timeouts and protocol errors.
             (0x4000, "via_upstream", End::Cut),
             (0x10, "via_upstream", End::Cut),
             (0x40, "via_upstream", End::Cut),
@@ -199,16 +202,16 @@ mod tests {
     #[test]
     fn requests_that_an_upstream_received_are_not_free() {
         for (flags, tries, address, expected) in [
-            // Time-outs, resets and clients that left, after the request was sent.
+            // Timeouts, resets and client disconnects after the request was sent.
             (0x4, 1, "10.0.0.1:80", End::Cut),
             (0x40, 1, "10.0.0.1:80", End::Cut),
             (0x4000, 1, "10.0.0.1:80", End::Cut),
-            // The first try was sent, and a circuit breaker refused the second one.
+            // The first attempt was sent, and an open circuit breaker prevented the second attempt.
             (0x40 | 0x80, 1, "10.0.0.1:80", End::Cut),
-            // The first try was sent, and the second one found no connection, or no healthy upstream.
+            // The first attempt was sent. The second attempt failed to connect or found no healthy upstream.
             (0x20 | 0x8000, 2, "", End::Cut),
             (0x2, 2, "", End::Cut),
-            // No connection came about, or the client left before it did.
+            // No connection was established, or the client disconnected before one was.
             (0x20, 1, "", End::Unsent),
             (0x4, 1, "", End::Unsent),
             (0x4000, 1, "", End::Unsent),
@@ -226,7 +229,7 @@ mod tests {
         assert_eq!(EndedRequest::new(&host, none).end(), End::Unsent);
     }
 
-    /// Only a response of the upstream itself shows what a request cost.
+    /// Responses from other filters are ignored, because only an upstream response indicates the cost of a request.
     #[test]
     fn responses_of_others_are_not_read() {
         let host = FakeHost::default();

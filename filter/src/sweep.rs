@@ -1,8 +1,9 @@
-//! The sweep, which converts the buckets of a frequently edited rule to its current limits, a few
-//! pages per timer run.
+//! The sweep converts the buckets of frequently edited rules to the current limits, a few pages per
+//! run.
 //!
-//! All workers that know the rule take part, and a shared data value stores their progress. When
-//! all pages are done, the record forgets the changes that every bucket has followed.
+//! All workers that have the rule contribute to the sweep, and their common progress is stored in a
+//! shared data value. When all pages have been converted, the corresponding changes are removed
+//! from the rule's history.
 
 use loudou_limiter::{Clock, Nanos};
 use loudou_rules::rule_set::ActiveRule;
@@ -12,27 +13,28 @@ use loudou_store::{CAS_ABSENT, Cas, GaveUp, LiveRule, Table, Written};
 use crate::host::{Host, HostStore};
 use crate::record::{Record, Records};
 
-/// Number of pages per timer run.
+/// Maximum number of pages that a timer tick converts.
 const PAGES: u32 = 16;
-/// Number of pages that each edit sweeps, because there may be no worker with a timer.
+/// Maximum number of pages that each edit converts. Edits contribute because there may be no worker
+/// whose timer runs sweeps.
 pub(crate) const PAGES_OF_EDIT: u32 = 128;
-/// Time limit of a run. A full page of a frequently changed rule needs hundreds of conversions.
+/// Time limit of one run. A full page of a frequently edited rule needs hundreds of conversions.
 const MAX_TIME: Nanos = Nanos::new(300_000);
-/// Time between two runs.
+/// Pause between two runs.
 const PAUSE: Nanos = Nanos::from_millis(5);
 
-/// Rules that a worker must sweep, and the time of its next step.
+/// The rules that a worker must sweep, and the time of its next run.
 #[derive(Debug, Default)]
 pub(crate) struct Sweep {
     rules: Vec<u32>,
     due: Nanos,
 }
 
-/// The progress of a rule's sweep.
+/// Progress of the sweep of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Progress {
     rule_tag: u32,
-    /// Rule version to which the sweep converts buckets.
+    /// The rule version to which the sweep converts buckets.
     version: u32,
     next_page: u32,
 }
@@ -64,7 +66,7 @@ impl Progress {
 }
 
 impl Sweep {
-    /// Returns the sweep that a record needs.
+    /// Creates the sweep for the rules in a record that need one.
     pub(crate) fn of(record: &Record) -> Self {
         Self {
             rules: record.to_sweep().map(|rule| rule.base.tag()).collect(),
@@ -72,13 +74,13 @@ impl Sweep {
         }
     }
 
-    /// Returns the time of the next step, if there is one.
+    /// Returns the time of the next run. `None` if there is nothing to sweep.
     pub(crate) fn due(&self) -> Option<Nanos> {
         (!self.rules.is_empty()).then_some(self.due)
     }
 
-    /// Makes a step if one is due, for a rule that this worker has. Returns true if the record has
-    /// changed.
+    /// Converts some pages for one of the rules that this worker has, if a run is due. Returns true
+    /// if the record has changed.
     pub(crate) fn run(
         &mut self,
         host: &dyn Host,
@@ -89,7 +91,7 @@ impl Sweep {
         let known = self.rules.iter().copied();
         let mut known = known.filter_map(|tag| rules.iter().find(|rule| rule.tag() == tag));
         let Some(first) = known.next() else {
-            // This worker lacks the rule, so another worker sweeps it.
+            // This worker has none of the rules, so other workers must sweep them.
             self.rules.clear();
             return false;
         };
@@ -103,8 +105,9 @@ impl Sweep {
     }
 }
 
-/// Sweeps some pages for one of `rules`: the rule whose sweep is in progress, or else the first.
-/// Returns true if the record has changed.
+/// Converts up to `pages` pages for the rule in `rules` whose sweep is in progress. If no sweep of
+/// these rules is in progress, starts the sweep of the first rule. Returns true if the record has
+/// changed.
 pub(crate) fn step(
     host: &dyn Host,
     records: &Records,
@@ -130,20 +133,20 @@ pub(crate) fn step(
         (new, first)
     });
     if rule.version() < progress.version {
-        // This worker has an older version of the rule than the sweep.
+        // The sweep converts buckets to a newer version of the rule than this worker has.
         return false;
     }
     let mut end = progress.next_page.saturating_add(pages).min(table.pages());
     let begun = host.now();
     for page in progress.next_page..end {
-        // At least one page, so that a slow machine makes progress too.
+        // At least one page is converted in each run, so that even a slow machine makes progress.
         if page > progress.next_page && host.now().since(begun) >= MAX_TIME {
             end = page;
             break;
         }
         let brought = table.bring_page_forward(&mut HostStore(host), page, *rule, clock);
-        // A page of another version has no bucket of this rule. After any other failure, the next
-        // run repeats from this page.
+        // A page in another format contains no buckets of this rule. After any other failure, the
+        // next run retries all pages of this run.
         if brought.is_err_and(|gave_up| gave_up != GaveUp::UnknownPage) {
             return false;
         }
@@ -159,12 +162,12 @@ pub(crate) fn step(
         rule_tag: 0,
         ..progress
     };
-    // The next sweep starts from the beginning even if this write fails.
+    // Even if this write fails, the next sweep starts at the first page.
     let _ended = host.shared_set(&key, &progress.bytes(), load(host, &key).1);
     forgotten.is_ok()
 }
 
-/// Returns the progress of a sweep, and the version of the stored value.
+/// Returns the stored progress, and the compare-and-swap version of the value.
 fn load(host: &dyn Host, key: &[u8]) -> (Option<Progress>, Cas) {
     let mut bytes = Vec::new();
     match host.shared_get(key, &mut bytes) {

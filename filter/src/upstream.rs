@@ -1,9 +1,10 @@
-//! Upstream responses, for rules with `when`.
+//! Counts upstream responses and errors, for rules with `when`.
 //!
-//! A response is evaluated when its request has ended, because a reset may come until then. Envoy's
-//! response flags show failures on the way to the upstream and back, and its response details show
-//! if the upstream answered at all. Responses from this filter, another filter or a route do not
-//! indicate the upstream's health, and neither does a client that left.
+//! A response is counted when its request ends, because the upstream may reset the stream until
+//! then. Envoy's response flags indicate failures of the upstream or its connection, and the
+//! response code details indicate whether the response came from the upstream. Responses from
+//! filters, direct responses of routes, and requests whose clients disconnect before the response
+//! are not counted, because they say nothing about the upstream's health.
 
 use loudou_api::{Event, EventKind};
 use loudou_limiter::{Clock, Nanos};
@@ -16,17 +17,18 @@ use crate::escaped::escaped;
 use crate::events;
 use crate::host::{Host, HostStore};
 
-/// Envoy response flags, as bits, of requests that an upstream failed: no healthy upstream,
-/// upstream time-out, resets from both sides, failed or closed connections, an open circuit
-/// breaker, the maximum stream duration, protocol errors, and names that do not resolve.
+/// Bits of Envoy's response flags that count as upstream errors: no healthy upstream, upstream
+/// timeout, local and remote resets, failed or closed upstream connections, an open circuit
+/// breaker, the maximum stream duration, protocol errors, and failed DNS resolution.
 const FAILED: u64 = 0x2 | 0x4 | 0x8 | 0x10 | 0x20 | 0x40 | 0x80 | 0x8_0000 | 0x80_0000 | 0x400_0000;
 
-/// Returns the cluster of the current request.
+/// Returns the name of the current request's cluster.
 pub(crate) fn cluster(host: &dyn Host) -> Option<Vec<u8>> {
     host.property("xds\0cluster_name")
 }
 
-/// Returns true if the upstream's response is an error. `None` if no upstream sent the response.
+/// Returns true if the response counts as an upstream error, and false if it counts as a success.
+/// `None` if the response did not come from an upstream.
 fn is_error(host: &dyn Host) -> Option<bool> {
     let number = |path| {
         let bytes = host.property(path)?;
@@ -42,8 +44,8 @@ fn is_error(host: &dyn Host) -> Option<bool> {
     Some(matches!(code, 429 | 500..=599))
 }
 
-/// The conditions for which responses are counted: each different `when`, with the names of its
-/// rules.
+/// The conditions for which responses are counted. Each distinct `when` is stored once, with the
+/// names of its rules.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     whens: Vec<(UpstreamCondition, Vec<String>)>,
@@ -63,13 +65,13 @@ impl Watch {
         Self { whens, generation }
     }
 
-    /// Returns true if anything is counted at all.
+    /// Returns true if any rule needs upstream responses to be counted.
     pub(crate) const fn is_on(&self) -> bool {
         !self.whens.is_empty()
     }
 
-    /// Counts the response of the current request, which has ended. Returns events for upstreams
-    /// whose health has changed.
+    /// Counts the response to the current request, which has ended. Returns an event for each
+    /// `when` that has started or stopped being true.
     pub(crate) fn see(
         &self,
         host: &dyn Host,
@@ -139,7 +141,8 @@ mod tests {
 
     #[test]
     fn answers_of_envoy_instead() {
-        // No healthy upstream, a time-out, a failed connection, a reset in the middle of a body.
+        // No healthy upstream, a timeout, a failed connection, and a reset in the middle of a
+        // response body.
         for (flags, details, code) in [
             (0x2, "no_healthy_upstream", 503),
             (0x4, "response_timeout", 504),

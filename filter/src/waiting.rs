@@ -1,7 +1,8 @@
-//! Held requests: paused streams of one worker, which the worker's timer releases.
+//! Held requests, which are paused streams of one worker that the worker's timer resumes when they
+//! are due.
 //!
-//! Only its own worker can resume a stream, so each worker has a separate queue. The workers share
-//! the bucket that assigned the due times. The timer runs only while the queue is not empty.
+//! A stream can be resumed only on its own worker, so each worker has a separate queue. The due
+//! times of all workers are consistent, because they are computed from shared buckets.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -14,20 +15,21 @@ use crate::host::{Host, Reply};
 use crate::metrics::{FleetMetrics, Registry, StoreMetrics};
 use crate::reservation::Reservations;
 
-/// Maximum number of streams that one timer run releases. Envoy resumes them afterwards, one by
-/// one. But if a stream is answered at once, Envoy enters the VM again and resumes the next stream
-/// on the way out, nested in the first. A few hundred nested streams exhaust the VM's stack.
+/// Maximum number of streams that one timer tick resumes. After the callback, Envoy continues the
+/// streams one by one. But if a stream gets a response immediately, Envoy calls into the VM for
+/// that response and continues the next stream when this nested callback returns, so the calls
+/// nest. A few hundred nested streams would exhaust the VM's stack.
 pub(crate) const MAX_RELEASED: usize = 32;
 
-/// Assumed memory of a held request in Envoy and in the VM, in bytes, without its headers and body,
-/// but with its own connection. `tests/tests/waiting.rs` compares it with Envoy's count: 27 255
-/// bytes over HTTP/1.1.
+/// Estimated memory that a held request with its own connection occupies in Envoy and the VM, in
+/// bytes. The estimate excludes headers and body. `tests/tests/waiting.rs` compares it with the
+/// measured memory, which was 27 255 bytes over HTTP/1.1.
 pub(crate) const HELD_BYTES: u64 = 32 << 10;
-/// Number of copies of the headers that a held request keeps. Envoy keeps the unparsed input as
-/// well until the request has passed.
+/// Number of copies of its headers that a held request occupies. Besides the parsed headers, Envoy
+/// keeps the unparsed input until the request has passed.
 const HEADER_COPIES: u64 = 2;
 
-/// A position in the queue.
+/// Identifies a held request, and gives its position in the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket {
     pub(crate) due: Nanos,
@@ -37,31 +39,31 @@ pub(crate) struct Ticket {
 /// A held request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Held {
-    /// Ticket from the request's entry into the queue.
+    /// Ticket that the request got when it entered the queue.
     pub(crate) ticket: Ticket,
-    /// Memory of the request, in bytes.
+    /// Memory that the request occupies, in bytes.
     pub(crate) bytes: u64,
-    /// Tokens that the request took.
+    /// Tokens that the request has reserved.
     pub(crate) reservations: Option<Reservations>,
-    /// True if the request waits for a lease, after which it is decided again.
+    /// True if the request waits for a lease or for the fleet's changes, and must then be decided.
     pub(crate) is_undecided: bool,
-    /// Time at which it arrived, or was decided again.
+    /// Time at which the request arrived or was decided again.
     pub(crate) since: Nanos,
-    /// Time until which the request may be held at most, because its client does not wait longer.
+    /// Latest time until which the request may be held.
     pub(crate) latest: Nanos,
 }
 
-/// The held requests and their total memory.
+/// The held requests, and the total memory that they occupy.
 #[derive(Debug, Default)]
 struct Queue {
     held: BTreeMap<Ticket, Held>,
-    /// New due times of requests that were planned again, by their original tickets.
+    /// Current due times of requests whose due times have changed, by their tickets.
     moved: BTreeMap<Ticket, Nanos>,
     bytes: u64,
 }
 
 impl Queue {
-    /// Returns the current queue position of a ticket.
+    /// Returns the current queue position of the request with this ticket.
     fn position(&self, ticket: Ticket) -> Ticket {
         let due = self.moved.get(&ticket).copied().unwrap_or(ticket.due);
         Ticket { due, ..ticket }
@@ -77,8 +79,8 @@ impl Queue {
 
 type SharedQueue = RefCell<Queue>;
 
-/// Room for one more held request: the free memory in bytes. `None` if the maximum number of
-/// requests is held.
+/// Room for one more held request. `free` is the free memory in bytes, or `None` if the maximum
+/// number of requests is already held.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     free: Option<u64>,
@@ -86,9 +88,10 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Returns the memory of a body, whose length may be known. Envoy's buffers are larger than
-    /// their content, by a fifth as measured. A body that is not read to its end fills two buffers:
-    /// the filters' buffer and the connection's.
+    /// Returns the estimated memory for a request body, given its length if it is known. Envoy's
+    /// buffers were measured to be a fifth larger than their content. A body that is longer than
+    /// the setting `body_kib` is not read to its end and fills two buffers: the buffer of the
+    /// filters and the buffer of the connection.
     pub(crate) fn body(self, length: Option<u64>) -> u64 {
         match length.filter(|length| *length < self.body) {
             Some(length) => length.saturating_add(length >> 2),
@@ -96,8 +99,8 @@ impl Room {
         }
     }
 
-    /// Returns the memory that a request with this memory for headers and body takes. `None` if
-    /// there is no room.
+    /// Returns the memory that a request with headers and a body of these sizes occupies. `None` if
+    /// there is no room for it.
     pub(crate) fn takes(self, headers: u64, body: u64) -> Option<u64> {
         let bytes = headers
             .saturating_mul(HEADER_COPIES)
@@ -107,13 +110,14 @@ impl Room {
     }
 }
 
-/// The held streams, ordered by due time. The VM's [`PanicCleanup`] shares the queue.
+/// The queue of held requests, ordered by due time. The VM's [`PanicCleanup`] has a weak reference
+/// to the queue.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting(Rc<SharedQueue>);
 
 impl Waiting {
-    /// Runs `use_queue` with the queue. The queue is never borrowed already, because no method calls
-    /// other code.
+    /// Calls `use_queue` with the queue. The queue cannot already be borrowed, because no method
+    /// calls other code while it borrows the queue.
     fn with_queue<T: Default>(&self, use_queue: impl FnOnce(&mut Queue) -> T) -> T {
         match self.0.try_borrow_mut() {
             Ok(mut queue) => use_queue(&mut queue),
@@ -121,7 +125,7 @@ impl Waiting {
         }
     }
 
-    /// Returns the room for one more request.
+    /// Returns the room for one more held request.
     pub(crate) fn room(&self, bounds: &WaitingSettings) -> Room {
         let most = usize::try_from(bounds.requests).unwrap_or(usize::MAX);
         let memory = u64::from(bounds.memory_mib) << 20;
@@ -134,7 +138,7 @@ impl Waiting {
         }
     }
 
-    /// Holds `stream` until `due`.
+    /// Adds a request to the queue, which holds it until `due`. Returns the request's ticket.
     pub(crate) fn enter(&self, stream: u32, due: Nanos, held: Held) -> Ticket {
         let ticket = Ticket { due, stream };
         self.with_queue(|queue| {
@@ -144,27 +148,27 @@ impl Waiting {
         ticket
     }
 
-    /// Returns the stream that is due first.
+    /// Returns the position of the request that is due first.
     fn first(&self) -> Option<Ticket> {
         self.with_queue(|queue| queue.held.first_key_value().map(|(ticket, _)| *ticket))
     }
 
-    /// Returns the due time of the next stream.
+    /// Returns the due time of the request that is due first.
     pub(crate) fn due(&self) -> Option<Nanos> {
         self.first().map(|next| next.due)
     }
 
-    /// Returns true if a stream is still held.
+    /// Returns true if the request with this ticket is still held.
     pub(crate) fn holds(&self, ticket: Ticket) -> bool {
         self.with_queue(|queue| queue.held.contains_key(&queue.position(ticket)))
     }
 
-    /// Removes a stream from the queue if it is still there.
+    /// Removes and returns a request if it is still held.
     pub(crate) fn take(&self, ticket: Ticket) -> Option<Held> {
         self.with_queue(|queue| queue.remove(ticket))
     }
 
-    /// Returns the first held request at or after `position`, with its position.
+    /// Returns the first held request at or after the position `place`, with its position.
     pub(crate) fn next_from(&self, place: Ticket) -> Option<(Ticket, Held)> {
         self.with_queue(|queue| {
             let (place, held) = queue.held.range(place..).next()?;
@@ -183,7 +187,7 @@ impl Waiting {
         })
     }
 
-    /// Moves a held request to another due time.
+    /// Changes the due time of a held request.
     pub(crate) fn plan(&self, ticket: Ticket, due: Nanos) {
         self.with_queue(|queue| {
             if let Some(held) = queue.held.remove(&queue.position(ticket)) {
@@ -193,12 +197,13 @@ impl Waiting {
         });
     }
 
-    /// Removes a stream from the queue. Returns true if the stream was still held.
+    /// Removes a request from the queue. Returns true if the request was still held.
     pub(crate) fn cancel(&self, ticket: Ticket) -> bool {
         self.take(ticket).is_some()
     }
 
-    /// Removes the next stream that is due, if it comes before `end`. Returns it with its position.
+    /// Removes the first request in the queue if it is due and comes before `end`. Returns the
+    /// request with its position.
     pub(crate) fn next_due(&self, now: Nanos, end: Option<Ticket>) -> Option<(Ticket, Held)> {
         let next = self.first().filter(|next| next.due <= now)?;
         if end.is_some_and(|end| next >= end) {
@@ -210,8 +215,7 @@ impl Waiting {
         })
     }
 
-    /// Creates the actions for the case that the VM dies: they answer the streams in this queue and
-    /// correct the gauges.
+    /// Creates the cleanup actions to run if the VM panics.
     pub(crate) fn cleanup(&self, share: &str, is_alone: &Rc<Cell<bool>>) -> PanicCleanup {
         PanicCleanup {
             share: share.to_owned(),
@@ -221,9 +225,9 @@ impl Waiting {
     }
 }
 
-/// The last actions when the VM dies. Envoy would neither resume nor answer the held requests. The
-/// gauges that count held requests and workers without a relay outlive the VM, so they must be
-/// corrected.
+/// Cleanup actions to run if the VM panics. Held requests must get a response, because Envoy would
+/// neither resume them nor respond to them. The gauges that count held requests and workers without
+/// a relay must be corrected, because they outlive the VM.
 #[derive(Debug)]
 pub struct PanicCleanup {
     share: String,
@@ -233,12 +237,13 @@ pub struct PanicCleanup {
 }
 
 impl PanicCleanup {
-    /// Returns true if the queue no longer exists, so there is nothing to do.
+    /// Returns true if the queue no longer exists, so that there is nothing to clean up.
     pub fn is_void(&self) -> bool {
         self.queue.strong_count() == 0
     }
 
-    /// Answers the held requests, and subtracts this VM's share from the gauges.
+    /// Sends a 503 response to all held requests, and subtracts this VM's contribution from the
+    /// gauges.
     pub fn execute(&self, host: &dyn Host) {
         let Some(queue) = self.queue.upgrade() else {
             return;
@@ -251,7 +256,7 @@ impl PanicCleanup {
         if self.is_alone.take() {
             FleetMetrics::define(host, &mut registry, &self.share).opened(host, false);
         }
-        // Envoy sends this response to all other requests in the VM.
+        // Envoy sends the same response to all other requests in the VM.
         let reply = Reply {
             status: 503,
             ..Reply::default()
@@ -262,9 +267,10 @@ impl PanicCleanup {
     }
 }
 
-// The timer of one worker (Envoy's *tick*), set to the time at which it is needed next.
+// The timer of one worker, which is set so that it fires when it is needed next. Envoy calls the
+// timer *tick*.
 //
-// Setting the timer costs a call into the host, so a request does not set a timer that fires soon
+// Setting the timer is a host call, so it is not set for a request if it already fires early
 // enough.
 
 /// Returns the earlier of two optional times.
@@ -276,10 +282,11 @@ pub(crate) fn earlier(one: Option<Nanos>, other: Option<Nanos>) -> Option<Nanos>
     }
 }
 
-/// The timer, with the period that was last set.
+/// The timer of one worker.
 #[derive(Debug)]
 pub(crate) struct Timer {
-    /// Period in milliseconds. 0 if stopped, `None` if other code has set it.
+    /// Current period in milliseconds. 0 if the timer is stopped, and `None` if other code has set
+    /// the period.
     period: Option<u32>,
     fires_at: Nanos,
 }
@@ -294,14 +301,14 @@ impl Default for Timer {
 }
 
 impl Timer {
-    /// Makes the timer fire at `needed` or earlier.
+    /// Ensures that the timer fires at `needed` or earlier.
     pub(crate) fn fire_by(&mut self, host: &dyn Host, needed: Option<Nanos>, now: Nanos) {
         if needed.is_some_and(|needed| needed < self.fires_at) {
             self.set(host, needed, now);
         }
     }
 
-    /// Sets the timer, which has just fired, to the time at which it is needed next.
+    /// Sets the timer, which has just fired, to the time `needed`, or stops it.
     pub(crate) fn fired(&mut self, host: &dyn Host, needed: Option<Nanos>, now: Nanos) {
         self.set(host, needed, now);
     }
@@ -431,7 +438,7 @@ mod timer_tests {
     use super::*;
     use crate::host::fake::FakeHost;
 
-    /// Returns the period if it was set since the last call.
+    /// Returns the timer period if it was set since the last call of this function.
     fn set(host: &FakeHost) -> Option<u32> {
         Some(host.timer_ms.replace(UNSET)).filter(|ms| *ms != UNSET)
     }

@@ -1,5 +1,5 @@
-//! Replaces `admin.rs` in modules that are built without the feature `admin`. Every configuration
-//! that uses the API is rejected, so none of these types can exist at run time.
+//! Replaces `admin.rs` in builds without the feature `admin`. Configurations that use the admin API
+//! are rejected, so no values of these types can exist at run time.
 
 #![expect(
     unreachable_pub,
@@ -17,33 +17,33 @@ use serde_json::Value;
 use crate::RecordCaches;
 use crate::host::{Host, Reply};
 
-/// Timer period of the admin role, which never runs here.
+/// Timer period of the admin role. Never used.
 pub const START_TICK_MS: u32 = 0;
-/// Maximum size of a request body, in bytes. None is read.
+/// Maximum size of a request body, in bytes. 0, because no bodies are read.
 pub const MAX_BODY: usize = 0;
 
-/// Settings of the admin role. None are accepted.
+/// Settings of the admin role. There are no values of this type.
 #[derive(Clone, Debug)]
 pub enum Settings {}
 
-/// Settings of an embedded API. None are accepted.
+/// Settings of an embedded admin API. There are no values of this type.
 #[derive(Clone, Debug)]
 pub enum Embedded {}
 
-/// The admin role, which does not exist.
+/// The admin role. There are no values of this type.
 #[derive(Debug)]
 pub enum AdminPlane {}
 
-/// A call that waits for its body. There are none.
+/// An API call that waits for its body. There are no values of this type.
 #[derive(Debug)]
 pub enum Call {}
 
-/// Next step for an API request once its headers have been read.
+/// Next step after the headers of an API request have been read.
 #[derive(Debug)]
 pub enum Begin {
     /// Send this response now.
     Answer(Reply),
-    /// Wait for the body.
+    /// Wait for the complete request body.
     AwaitBody(Box<Call>),
 }
 
@@ -54,12 +54,12 @@ pub fn role(document: &Value) -> Result<Settings, Vec<Problem>> {
     Err(left_out(&Path::root().field("admin").field("role"), value))
 }
 
-/// Never called, because there are no settings.
+/// Never called, because there are no values of the parameter's type.
 pub fn share(settings: &Settings) -> &str {
     match *settings {}
 }
 
-/// Rejects the settings of an embedded API, if there are any.
+/// Rejects the settings of an embedded admin API, if there are any.
 pub fn embedded(admin: Option<EmbeddedAdmin>) -> Result<Option<Embedded>, Vec<Problem>> {
     let Some(admin) = admin else {
         return Ok(None);
@@ -75,12 +75,12 @@ fn left_out(place: &Path, value: &Value) -> Vec<Problem> {
 }
 
 impl AdminPlane {
-    /// Never called, because there are no settings.
+    /// Never called, because there are no values of the parameter's type.
     pub fn new(settings: Settings) -> Self {
         match settings {}
     }
 
-    /// Never called, because there are no settings.
+    /// Never called, because there are no values of the parameter's type.
     pub fn embedded(settings: Embedded, _now: Nanos) -> Self {
         match settings {}
     }

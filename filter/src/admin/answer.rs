@@ -1,4 +1,5 @@
-//! Responses of the admin API: JSON, and problem documents for failed calls.
+//! Responses of the admin API. Successful calls return JSON, and failed calls return a problem
+//! document.
 
 use std::borrow::Cow;
 
@@ -12,11 +13,12 @@ use serde::Serialize;
 use crate::host::Reply;
 use crate::record::{Record, RecordError};
 
-/// Maximum number of body problems in a response.
+/// Maximum number of problems with a request body that a response lists.
 const MAX_PROBLEMS: usize = 64;
-/// Maximum total size of their texts, in bytes.
+/// Maximum total size of the strings in all listed problems, in bytes.
 const MAX_PROBLEM_BYTES: usize = 16 * 1024;
-/// Maximum length of a problem's place, in characters. The names in it may be as long as the body.
+/// Maximum length of a problem's path, in characters. Without this limit, the field names in the
+/// path could be as long as the request body.
 const MAX_PLACE: usize = 256;
 
 /// A call that failed.
@@ -41,13 +43,13 @@ impl Failure {
         }
     }
 
-    /// Creates a 400 response with this detail.
+    /// Creates a 400 response.
     pub(super) fn bad(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(400, "Bad request", detail)
     }
 
-    /// Creates a 400 response for a body that is not a valid `what`, with as many of its problems
-    /// as fit.
+    /// Creates a 400 response for an invalid request body. `what` describes a valid body. The
+    /// response lists as many of the `problems` as fit, and counts the others.
     pub(super) fn wrong_body(what: &str, problems: &[Problem]) -> Self {
         let mut failure = Self::bad(format!("the body is not {what}; see `problems`"));
         let mut room = MAX_PROBLEM_BYTES;
@@ -77,7 +79,7 @@ impl Failure {
         }
     }
 
-    /// Adds the time after which the caller should retry.
+    /// Adds the delay after which the caller should retry.
     pub(super) fn retry_after(self, wait: Nanos) -> Self {
         let mut failure = self;
         failure.problem.retry_after_ns = Some(wait.get());
@@ -92,13 +94,14 @@ impl Failure {
         &self.problem.detail
     }
 
-    /// Adds the current rule, so that the caller sees what it would have overwritten.
+    /// Adds the current rule, so that the caller sees which changes its request would have
+    /// overwritten.
     pub(super) fn with_current(mut self, rule: loudou_api::RuleView<Rule, RuleEdit>) -> Self {
         self.problem.current = Some(rule);
         self
     }
 
-    /// Creates a 429 response, for too many searches in too short a time.
+    /// Creates a 429 response for a bucket search that exceeds the worker's search budget.
     pub(super) fn later(wait: Nanos) -> Self {
         let detail = "searches of buckets may take a tenth of a worker's time, and this worker's share is \
                       used up; wait as long as `retry_after_ns`, or `wait_ns` of an answer, before the next \
@@ -106,7 +109,7 @@ impl Failure {
         Self::new(429, "Too many searches", detail).retry_after(wait)
     }
 
-    /// Returns the response to the call.
+    /// Converts the failure to an HTTP response.
     pub(super) fn reply(self) -> Reply {
         let status = self.problem.status;
         let mut headers = vec![("content-type", "application/problem+json".to_owned())];
@@ -178,22 +181,22 @@ pub(super) fn ok(body: &impl Serialize) -> Reply {
     whole(None, json(body))
 }
 
-/// Creates a response about the ban of a key.
+/// Creates a 200 response with this `ETag`.
 pub(super) fn ok_with(etag: String, body: &impl Serialize) -> Reply {
     whole(Some(etag), json(body))
 }
 
-/// Creates a response from existing JSON.
+/// Creates a 200 response whose body is already serialized.
 pub(super) fn ok_json(body: Vec<u8>) -> Reply {
     whole(None, body)
 }
 
-/// Creates a response about rules. Its `ETag` names the process and the generation.
+/// Creates a 200 response whose `ETag` identifies the Envoy process and the rule generation.
 pub(super) fn ok_at(record: &Record, body: &impl Serialize) -> Reply {
     whole(Some(record.instance.etag(record.generation)), json(body))
 }
 
-/// Like [`ok_at`], but for existing JSON.
+/// Like [`ok_at`], but with a body that is already serialized.
 pub(super) fn ok_bytes_at(record: &Record, body: Vec<u8>) -> Reply {
     whole(Some(record.instance.etag(record.generation)), body)
 }

@@ -1,4 +1,4 @@
-//! Authentication of callers, and their access.
+//! Authentication and authorization of API callers.
 
 use std::net::IpAddr;
 
@@ -19,7 +19,7 @@ pub(super) struct Caller {
     pub(super) access: Access,
 }
 
-/// Returns the caller of the current request, if it may call at all.
+/// Authenticates the caller of the current request.
 pub(super) fn authorize(host: &dyn Host, settings: &AdminSettings) -> Result<Caller, Failure> {
     if host.request_header("origin").is_some() {
         let detail = "requests from web pages (with an Origin header) are refused";
@@ -35,8 +35,8 @@ pub(super) fn authorize(host: &dyn Host, settings: &AdminSettings) -> Result<Cal
         return Err(Failure::new(401, "Unauthorized", detail));
     };
     let digest: [u8; 32] = Sha256::digest(token).into();
-    // Every token is compared, each in constant time, so the response time reveals nothing about
-    // any token.
+    // All tokens are compared, and each comparison takes constant time, so the response time does
+    // not leak information about the tokens.
     let mut known = None;
     for token in &settings.tokens {
         if bool::from(token.sha256.ct_eq(&digest)) {
@@ -59,8 +59,8 @@ fn bearer(header: &[u8]) -> Option<&[u8]> {
         .filter(|t| !t.is_empty())
 }
 
-/// Returns the caller if it is on this machine. Without configured tokens, only such callers are
-/// allowed.
+/// Returns the caller if the request comes from this machine. Without configured tokens, no other
+/// callers are allowed.
 fn loopback(host: &dyn Host) -> Result<Caller, Failure> {
     if is_source_loopback(host) {
         return Ok(Caller {
@@ -73,16 +73,16 @@ fn loopback(host: &dyn Host) -> Result<Caller, Failure> {
     Err(Failure::new(403, "Forbidden", detail))
 }
 
-// The two ends of the current request's connection.
+// Addresses of the current request's connection.
 
-/// Property with the address of Envoy's end.
+/// Envoy property that contains the local address of the connection.
 pub(super) const DESTINATION: &str = "destination\0address";
 
-/// Property with the address of the client's end.
+/// Envoy property that contains the client's address.
 const SOURCE: &str = "source\0address";
 
-/// Returns true if the client is on this machine. Port 0 means that the address came from a header,
-/// which any client can write.
+/// Returns true if the client is on this machine. A client address with port 0 is not trusted,
+/// because Envoy took it from a header that any client can set.
 pub(super) fn is_source_loopback(host: &dyn Host) -> bool {
     let from_header = host
         .property(SOURCE)
@@ -90,7 +90,7 @@ pub(super) fn is_source_loopback(host: &dyn Host) -> bool {
     !from_header && address_of(host, SOURCE).is_some_and(|address| address.is_loopback())
 }
 
-/// Returns the address of one end.
+/// Returns the IP address in a property, either [`SOURCE`] or [`DESTINATION`].
 pub(super) fn address_of(host: &dyn Host, end: &str) -> Option<IpAddr> {
     let address = host.property(end)?;
     let text = std::str::from_utf8(bare_address(&address)).ok()?;
@@ -98,12 +98,13 @@ pub(super) fn address_of(host: &dyn Host, end: &str) -> Option<IpAddr> {
     Some(address.to_canonical())
 }
 
-// Checks of the host that a request names. Without tokens, only names that always mean this machine
-// are accepted. Otherwise a web page could point its own name at this machine (DNS rebinding) and
-// read the responses.
+// Checks of the host name in a request. Without tokens, only names that always refer to this
+// machine are accepted. Otherwise a website could let its own domain resolve to this machine (DNS
+// rebinding) and read the responses.
 
-/// Refuses a request for another host. With tokens and without configured hosts, every host is
-/// accepted, because no web page has a token, and services and proxies have many names.
+/// Refuses a request whose `:authority` names an unknown host. If tokens but no hosts are
+/// configured, all hosts are accepted: web pages have no token, and operators reach the API under
+/// many service and proxy names.
 fn named_host(host: &dyn Host, settings: &AdminSettings) -> Result<(), Failure> {
     if settings.hosts.is_empty() && !settings.tokens.is_empty() {
         return Ok(());
@@ -134,7 +135,7 @@ fn is_known(name: &str, host: &dyn Host, settings: &AdminSettings) -> bool {
     let Ok(address) = inner.unwrap_or(text).parse::<IpAddr>() else {
         return false;
     };
-    // IPv6 addresses, and only these, are written in brackets.
+    // In an authority, IPv6 addresses are in brackets, and nothing else is.
     if address.is_ipv6() != inner.is_some() {
         return false;
     }
@@ -142,7 +143,7 @@ fn is_known(name: &str, host: &dyn Host, settings: &AdminSettings) -> bool {
     address.is_loopback() || address_of(host, DESTINATION) == Some(address)
 }
 
-/// Returns an authority without its port.
+/// Returns the host in an authority, without the port.
 fn name(authority: &str) -> Option<&str> {
     let end = authority.rfind(']').map_or(0, |end| end.saturating_add(1));
     let colon = authority.get(end..)?.find(':');

@@ -23,7 +23,7 @@ use crate::fleet::travel::{self, BanValue, LocalChange};
 use crate::host::{Host, HostStore, Reply};
 use crate::metrics::StoreMetrics;
 
-/// Minimum duration of a ban. A shorter ban could be over before the call is answered.
+/// Minimum duration of a ban. A shorter ban could expire before the response is sent.
 const MIN_BAN: Nanos = Nanos::from_millis(1);
 
 impl AdminPlane {
@@ -79,8 +79,8 @@ impl AdminPlane {
             (false, true) => Some("its refusals and bans were cleared"),
             (false, false) => None,
         };
-        // The end is sent to the fleet even if there is no ban here, because another Envoy may have
-        // a penalty ban.
+        // The unban is sent to the fleet even if this Envoy has no ban for the key, because another
+        // Envoy may have imposed a penalty ban.
         let made = LocalChange::unban(&setting.active.rule().name, call.key());
         let fleet = travel::note(host, self.share(), &[made], now);
         if let Some(words) = words {
@@ -113,7 +113,7 @@ impl AdminPlane {
     }
 }
 
-/// Refuses a ban that would refuse no request, or that would end earlier than stated.
+/// Rejects a ban that is too short to refuse a request, or too long to be stored exactly.
 fn check_span(span: Option<Nanos>, clock: Clock) -> Result<(), Failure> {
     let Some(span) = span else { return Ok(()) };
     if span < MIN_BAN {
@@ -131,8 +131,9 @@ fn check_span(span: Option<Nanos>, clock: Clock) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the end of a new ban of the bucket `before`. The flag is true if an existing ban ends
-/// later than the new one, so its end stays.
+/// Returns the time at which the key's ban ends once the new ban is set, or `None` if the ban has
+/// no known end. The flag is true if an existing ban ends later than the new ban, so that the
+/// existing end stays in effect.
 fn until(
     before: Option<&Slot>,
     span: Option<Nanos>,
@@ -150,7 +151,7 @@ fn until(
     (later, earlier > end)
 }
 
-/// A ban to set or to lift.
+/// A request to set or lift a ban.
 struct Setting<'a> {
     call: &'a Call,
     generation: u64,
@@ -164,7 +165,7 @@ impl Setting<'_> {
         self.table.get(&mut HostStore(host), id)
     }
 
-    /// Refuses a ban that would refuse no request.
+    /// Rejects a ban that could not refuse any request.
     fn check_ban(&self, host: &dyn Host) -> Result<(), Failure> {
         let (rule, key) = (self.active.rule(), self.call.key());
         if rule.mode != Mode::Enforce {
@@ -175,8 +176,8 @@ impl Setting<'_> {
             );
             return Err(Failure::bad(detail));
         }
-        // A key that ends with `*` is more likely a pattern by mistake, so it is accepted only if
-        // its bucket exists.
+        // A key that ends with `*` is probably meant as a pattern, so the ban is accepted only if a
+        // bucket with exactly this key exists.
         if key.ends_with('*') && self.get(host)?.is_none() {
             let shown = shown(key);
             let detail = format!(
@@ -188,8 +189,8 @@ impl Setting<'_> {
         Ok(())
     }
 
-    /// Sets or lifts the ban if the caller's `If-Match` allows it. Returns the bucket before the
-    /// change.
+    /// Sets or lifts the ban if the request's `If-Match` allows it. Returns the bucket as it was
+    /// before the change.
     fn set(
         &self,
         plane: &mut AdminPlane,
@@ -221,7 +222,7 @@ impl Setting<'_> {
         Ok((before, effect))
     }
 
-    /// Returns the `ETag` of the ban in a bucket.
+    /// Returns the `ETag` that identifies the ban stored in a bucket.
     fn etag(&self, slot: Option<&Slot>) -> String {
         let imposed = slot.and_then(|slot| imposed(slot, self.call.clock.now));
         BanView::etag(imposed)
@@ -252,7 +253,7 @@ impl Setting<'_> {
         events::add(host, plane.share(), &event);
     }
 
-    /// Returns the ban in the form that is sent to other Envoys.
+    /// Returns the ban as a change to send to the other Envoys of the fleet.
     fn made(&self, reason: &str, until: Option<Nanos>) -> LocalChange {
         let ban = BanValue {
             tag: self.active.tag(),

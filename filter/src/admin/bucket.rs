@@ -1,4 +1,4 @@
-//! A bucket in responses, with its limits, and its ban, penalty or override.
+//! The JSON view of a bucket, with its limits and its ban, penalty or override.
 
 use loudou_api::{
     BanBy, BanView, BroughtView, BucketState, BucketView, KeyOverrideView, LeaseView, LimitView,
@@ -16,21 +16,21 @@ use loudou_store::page::{FLAG_PINNED, Slot};
 
 use super::answer::Failure;
 
-/// Returns the state of a bucket at `call_time`, without changing the stored bucket.
+/// Returns the view of a bucket as it is at `call_time`. The stored bucket is not changed.
 pub(super) fn view(rule: &ActiveRule, slot: &Slot, key: &str, call_time: CallTime) -> BucketView {
     Current::new(rule, slot, key, call_time).view()
 }
 
-/// A bucket with its current numbers, before formatting.
+/// A bucket with its state at the time of the call, from which the JSON view is created.
 pub(super) struct Current<'a> {
     rule: &'a ActiveRule,
     slot: &'a Slot,
     key: &'a str,
     now: Nanos,
     level: Level<'a>,
-    /// Decision on a request with cost 0.
+    /// The decision that a request with cost 0 would get.
     state: BucketDecision,
-    /// Decision on a request with the usual cost.
+    /// The decision that a request with the rule's usual cost would get.
     usual: BucketDecision,
     ban: Option<BanView>,
 }
@@ -51,7 +51,7 @@ impl<'a> Current<'a> {
             key,
             now,
             state: decide(0),
-            // A request that reserves nothing needs a unit, too.
+            // Even if the usual cost is 0, the decision is computed for one unit.
             usual: decide(rule.rule().cost.usual().max(1).into()),
             ban: ban_view(rule, slot, key, now),
             level,
@@ -114,7 +114,8 @@ impl<'a> Current<'a> {
     }
 }
 
-/// Returns the ban of a key: by an override, which has no known end, or in its slot.
+/// Returns the ban of a key. A ban by an override takes precedence over the ban stored in the slot,
+/// and has no known end.
 pub(super) fn ban_view(rule: &ActiveRule, slot: &Slot, key: &str, now: Nanos) -> Option<BanView> {
     if matches!(rule.grant(key), Grant::Banned) {
         let (until_ns, by) = (None, BanBy::Override);
@@ -123,7 +124,7 @@ pub(super) fn ban_view(rule: &ActiveRule, slot: &Slot, key: &str, now: Nanos) ->
     imposed(slot, now)
 }
 
-/// Returns the ban in a slot.
+/// Returns the ban that is stored in a slot.
 pub(super) fn imposed(slot: &Slot, now: Nanos) -> Option<BanView> {
     let ban = slot.ban_history.ban(now)?;
     let by = if slot.flags & FLAG_PINNED == 0 {
@@ -137,7 +138,7 @@ pub(super) fn imposed(slot: &Slot, now: Nanos) -> Option<BanView> {
     })
 }
 
-/// Returns the refusals and bans that still count towards a penalty.
+/// Returns the refusals and bans that still count towards the rule's next penalty.
 fn ban_history(rule: &ActiveRule, slot: &Slot, now: Nanos) -> BanHistory {
     let mut ban_history = slot.ban_history;
     ban_history.settle(now);
@@ -159,7 +160,7 @@ fn key_override(rule: &ActiveRule, key: &str) -> Option<KeyOverrideView> {
     Some(KeyOverrideView { pattern, gives })
 }
 
-/// Returns the reason why a key has no bucket.
+/// Creates a 404 response that explains why the key has no bucket.
 pub(super) fn no_bucket(rule: &ActiveRule, key: &str) -> Failure {
     let own = key_override(rule, key).filter(|_| !matches!(rule.grant(key), Grant::Limits(_)));
     let detail = match own {
@@ -172,9 +173,9 @@ pub(super) fn no_bucket(rule: &ActiveRule, key: &str) -> Failure {
     Failure::new(404, "Not found", detail)
 }
 
-// Fleet-wide buckets, as this Envoy knows them.
+// Fleet-wide buckets, based on this Envoy's last response from the engine.
 
-/// Time of a call, with the fleet state at that time.
+/// Clock reading of a call, with the fleet state at that time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallTime {
     pub(super) clock: Clock,
@@ -189,7 +190,8 @@ impl CallTime {
     }
 }
 
-/// Returns a lease with this number of limits. `None` before the first answer of the engine.
+/// Returns the view of a lease with this number of limits. `None` if the engine has not answered
+/// yet.
 pub(super) fn lease_view(lease: &Lease, limits: usize, now: Nanos) -> Option<LeaseView> {
     let seen = lease.seen()?;
     Some(LeaseView {

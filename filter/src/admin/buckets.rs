@@ -26,13 +26,14 @@ use crate::host::{Host, HostStore, Reply};
 use crate::metrics::StoreMetrics;
 use crate::record::Record;
 
-/// Time limit of a search. With Envoy's part of the call, a response takes at most about a
-/// millisecond of a worker.
+/// Time limit of one search call. Including Envoy's own work, a search call occupies a worker for
+/// at most about a millisecond.
 pub(super) const MAX_TIME: Nanos = Nanos::new(300_000);
-/// The number is written out, because code that formats it would enlarge the module.
+/// The literal contains the maximum number, because code that formats the number would enlarge the
+/// Wasm module.
 const NAMES_FORM: &str =
     r#"the body must be {"buckets": [["RULE", "KEY"], …]} with at most 64 of them"#;
-/// Number of buckets that a call always reads by name, however long that takes.
+/// Number of buckets in the request body that a call reads even if its time limit has passed.
 pub(super) const MIN_BUCKETS_READ: usize = 8;
 
 impl AdminPlane {
@@ -52,8 +53,8 @@ impl AdminPlane {
             call_time: call.call_time(),
         };
         let until = host.now().saturating_add(MAX_TIME);
-        // Each bucket is serialized as soon as it is found, so that the time limit includes
-        // serializing.
+        // Each bucket is serialized as soon as it is found, so that the time limit covers
+        // serialization too.
         let mut buckets = Vec::new();
         let mut found = |bucket: &Current<'_>| add(&mut buckets, &bucket.view());
         let next = search.step(&mut place, &mut || host.now() < until, &mut found);
@@ -71,7 +72,7 @@ impl AdminPlane {
         Ok(ok_bytes_at(&record, head.with_buckets(&buckets)))
     }
 
-    /// Returns the buckets that the call names and that exist.
+    /// Returns all existing buckets that are listed in the request body.
     pub(super) fn read_buckets(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
         let document = call.json()?;
         let names = names(&document).ok_or_else(|| Failure::bad(NAMES_FORM))?;
@@ -121,7 +122,8 @@ impl AdminPlane {
         let (record, active) = self.rule_of(host, call)?;
         let table = self.table(host)?;
         let store = &mut HostStore(host);
-        // In shadow mode no request waits, so the reset need not keep room for held requests.
+        // In shadow mode no requests are held, so the reset does not have to preserve their places
+        // in the queue.
         let reset = if active.rule().mode == Mode::Enforce {
             table.reset_behind(store, (&*active, key), call.clock)?
         } else {
@@ -168,7 +170,7 @@ impl AdminPlane {
         }))
     }
 
-    /// Returns the record and the rule that the path names.
+    /// Returns the rule record, and the rule that is named in the path.
     pub(super) fn rule_of(
         &mut self,
         host: &dyn Host,
@@ -180,7 +182,7 @@ impl AdminPlane {
     }
 }
 
-/// Appends a bucket to the JSON list.
+/// Appends a bucket to a JSON array.
 fn add(buckets: &mut Vec<u8>, bucket: &BucketView) {
     if !buckets.is_empty() {
         buckets.push(b',');
@@ -188,7 +190,8 @@ fn add(buckets: &mut Vec<u8>, bucket: &BucketView) {
     buckets.append(&mut serde_json::to_vec(bucket).unwrap_or_default());
 }
 
-/// Returns the rule and key of each bucket in a body. `None` if the body has another form.
+/// Returns the rule name and key of each bucket in a request body. `None` if the body does not have
+/// the form [`NAMES_FORM`].
 fn names(document: &Value) -> Option<Vec<(&str, &str)>> {
     let object = document.as_object().filter(|object| object.len() == 1)?;
     let names = object.get("buckets")?.as_array()?;
@@ -202,7 +205,7 @@ fn names(document: &Value) -> Option<Vec<(&str, &str)>> {
     names.collect()
 }
 
-/// Parses the search from the query of a call.
+/// Parses the search parameters in the query of a call.
 fn read(call: &Call, record: &Record) -> Result<Search, Failure> {
     let rule = call.get("rule").map(|name| find(record, name));
     let state = |name: &str| {

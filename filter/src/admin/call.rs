@@ -1,4 +1,4 @@
-//! One call, with its strictly parsed route, path and query.
+//! Parses an API call, whose path and query must be strictly valid.
 
 use loudou_api::{Access, BODY_HEADER, BodyWays, Event, EventKind, MAX_BODY_HEADER};
 use loudou_limiter::{Carry, Clock, DURATION_FORM, Nanos};
@@ -16,41 +16,41 @@ use loudou_rules::config::{JsonError, parse_json};
 use loudou_rules::fleet::FleetView;
 use loudou_rules::joined::joined;
 
-/// Maximum length of a path with query, in bytes.
+/// Maximum length of a path including its query, in bytes.
 const MAX_PATH: usize = 4096;
-/// Parameters that are true without a value.
+/// Query parameters that may be given without a value to mean true.
 const FLAGS: [&str; 2] = ["dry_run", "replace"];
-/// Route path segment that matches the name of a rule.
+/// Path segment of a route that stands for the name of a rule.
 const RULE: &str = "RULE";
-/// Route path segment that matches a key.
+/// Path segment of a route that stands for a key.
 pub(super) const KEY: &str = "KEY";
 
 const FLAG_VALUES: &str = "true, false, or the name alone for true";
 
 pub(super) type Handler = fn(&mut AdminPlane, &dyn Host, &Call) -> Result<Reply, Failure>;
 
-/// One endpoint of the API.
+/// An endpoint of the API.
 #[derive(Debug)]
 pub struct Route {
     /// HTTP method.
     pub method: &'static str,
-    /// Path as documented. `RULE` and `KEY` match any text.
+    /// Path as documented. `RULE` and `KEY` match any path segment.
     pub path: &'static str,
-    /// Access that a token needs.
+    /// Access that the caller needs.
     pub access: Access,
     /// Allowed query parameters.
     pub query: &'static [&'static str],
-    /// True if a body is read. Other calls refuse a body, because parameters in it would be
-    /// overlooked.
+    /// True if the endpoint reads a request body. Other endpoints reject a body, because they would
+    /// silently ignore its content.
     pub takes_body: bool,
-    /// True if `If-Match` is read. Other changes refuse it, because they would ignore the
-    /// condition.
+    /// True if the endpoint evaluates `If-Match`. Other endpoints that make changes reject the
+    /// header, because they would ignore the condition.
     pub takes_if_match: bool,
     pub(super) handler: Handler,
 }
 
 impl Route {
-    /// Returns true if a path matches this route.
+    /// Returns true if the path segments match this route.
     pub(super) fn has_path(&self, steps: &[String]) -> bool {
         let mut pattern = self.steps();
         let fits = |step: &String| {
@@ -71,12 +71,13 @@ pub(super) struct Target {
     pub(super) method: String,
     /// Decoded path segments.
     pub(super) steps: Vec<String>,
-    /// Parameter names with values. A name without `=` has no value.
+    /// Names and values of the query parameters. The value is `None` if there is no `=` after the
+    /// name.
     query: Vec<(String, Option<String>)>,
 }
 
 impl Target {
-    /// Parses the target of the current request, below the path `at`.
+    /// Parses the method, path and query of the current request. The path prefix `at` is removed.
     pub(super) fn read(host: &dyn Host, at: &str) -> Result<Self, Failure> {
         let path = header(host, ":path").filter(|path| path.len() <= MAX_PATH);
         let path = path.ok_or_else(|| {
@@ -106,8 +107,8 @@ impl Target {
         })
     }
 
-    /// Returns the access needed if there is no such call. A token that may only view cannot find
-    /// out which calls change something.
+    /// Returns the access that a call to an unknown endpoint needs. This access check prevents
+    /// callers with view access from finding out which endpoints make changes.
     pub(super) fn needs(&self) -> Access {
         match self.method.as_str() {
             "GET" | "HEAD" | "OPTIONS" => Access::View,
@@ -115,8 +116,8 @@ impl Target {
         }
     }
 
-    /// Refuses unknown and duplicate parameters, and parameters without a value. An empty value
-    /// usually comes from a broken script.
+    /// Rejects unknown and duplicate query parameters, and parameters without a value unless they
+    /// are flags. An empty value is usually a mistake in a script.
     fn check_query(&self, known: &[&str]) -> Result<(), Failure> {
         for (index, (name, value)) in self.query.iter().enumerate() {
             let mut before = self.query.iter().take(index);
@@ -150,14 +151,14 @@ impl Target {
     }
 }
 
-/// A call that its caller may make.
+/// An API call whose caller has the necessary access.
 #[derive(Debug)]
 pub struct Call {
     pub(super) caller: Caller,
     pub(super) route: &'static Route,
     target: Target,
     pub(super) if_match: IfMatch,
-    /// Clock reading for the response.
+    /// Time of the call, as reported in the response.
     pub(super) clock: Clock,
     /// Fleet state at the time of `clock`.
     pub(super) fleet: Option<FleetView>,
@@ -165,7 +166,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Creates the call of the current request, without its body.
+    /// Creates a call for the current request, whose body has not been read yet.
     pub(super) fn new(
         host: &dyn Host,
         caller: Caller,
@@ -194,7 +195,7 @@ impl Call {
         })
     }
 
-    /// Returns the clock reading with the fleet state.
+    /// Returns the time of the call with the fleet state.
     pub(super) const fn call_time(&self) -> CallTime {
         CallTime {
             clock: self.clock,
@@ -202,22 +203,22 @@ impl Call {
         }
     }
 
-    /// Creates an event with the caller as its author. The handler adds the text.
+    /// Creates an event whose author is the caller. The handler adds the details.
     pub(super) fn event(&self, kind: EventKind, generation: u64) -> Event {
         events::event(self.clock, kind, &self.caller.name, generation)
     }
 
-    /// Returns the rule that the path names.
+    /// Returns the rule name in the path.
     pub(super) fn rule(&self) -> &str {
         self.step(RULE).unwrap_or_default()
     }
 
-    /// Returns the key that the path names.
+    /// Returns the key in the path.
     pub(super) fn key(&self) -> &str {
         self.step(KEY).unwrap_or_default()
     }
 
-    /// Returns the path segment that the route calls `name`, if there is one.
+    /// Returns the path segment at the position of the placeholder `name` in the route.
     pub(super) fn step(&self, name: &str) -> Option<&str> {
         let mut steps = self.route.steps().zip(&self.target.steps);
         let found = steps.find(|(other, _)| *other == name);
@@ -232,12 +233,12 @@ impl Call {
         })
     }
 
-    /// Returns the value of a query parameter, if it has one.
+    /// Returns the value of a query parameter. `None` if the parameter is missing or has no value.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.written(name)?.as_deref()
     }
 
-    /// Returns a query parameter. The inner `None` means that it has no value.
+    /// Returns a query parameter. The inner option is `None` if the parameter has no value.
     fn written(&self, name: &str) -> Option<&Option<String>> {
         debug_assert!(self.route.query.contains(&name), "{name} is not allowed");
         let mut pairs = self.target.query.iter();
@@ -279,7 +280,8 @@ impl Call {
         self.parsed(name, &allowed, positive)
     }
 
-    /// Returns the reason, which is one line of at most [`loudou_api::MAX_REASON`] bytes.
+    /// Returns the query parameter `reason`, which must be a single line of at most
+    /// [`loudou_api::MAX_REASON`] bytes.
     pub(super) fn reason(&self) -> Result<String, Failure> {
         let most = loudou_api::MAX_REASON;
         let allowed = format!("one line of at most {most} bytes");
@@ -300,7 +302,8 @@ impl Call {
     }
 }
 
-/// Refuses a body that is not JSON. A form on a web page cannot send JSON without a preflight
+/// Rejects a request whose content type is not JSON. The check blocks forged requests from web
+/// pages, because a form cannot send JSON, and a script cannot send JSON without a CORS preflight
 /// request.
 pub(super) fn expect_json(host: &dyn Host) -> Result<(), Failure> {
     let kind = host.request_header("content-type").unwrap_or_default();
@@ -313,7 +316,8 @@ pub(super) fn expect_json(host: &dyn Host) -> Result<(), Failure> {
     Err(Failure::new(415, "Unsupported media type", detail))
 }
 
-/// Returns a body sent in a header, for listeners at which no body arrives. Empty if there is none.
+/// Returns the JSON body that a client sent in a header, because some listeners do not pass request
+/// bodies to the filter. Empty if the header is missing.
 pub(super) fn body_in_header(
     host: &dyn Host,
     has_body: bool,
@@ -327,8 +331,8 @@ pub(super) fn body_in_header(
         return Err(Failure::bad(detail));
     }
     let body = found.unwrap_or_default();
-    // The host returns only the first line. If a second line were ignored, the caller would believe
-    // that it was applied.
+    // `request_header` returns only the first line of the header. If the filter ignored a second
+    // line, the caller would believe that its content was applied.
     let lines = host.request_headers();
     if lines.is_some_and(|lines| lines.of(BODY_HEADER).nth(1).is_some()) {
         let detail = format!("`{BODY_HEADER}` is sent twice: send the whole JSON in one header");
@@ -344,7 +348,7 @@ pub(super) fn body_in_header(
     Ok(body)
 }
 
-/// Returns a header of the current request, if it is UTF-8.
+/// Returns a header of the current request. `None` if the header is missing or not UTF-8.
 fn header(host: &dyn Host, name: &str) -> Option<String> {
     String::from_utf8(host.request_header(name)?).ok()
 }

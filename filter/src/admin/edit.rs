@@ -1,5 +1,5 @@
-//! `PUT` and `DELETE` of `/v1/rules/{rule}` and `/v1/overrides/{rule}/{key}`: edits of a rule or a
-//! key's override, with protection against concurrent edits.
+//! `PUT` and `DELETE` for `/v1/rules/{rule}` and `/v1/overrides/{rule}/{key}`, which edit a rule or
+//! a key's override. `If-Match` protects against concurrent edits.
 
 use std::sync::Arc;
 
@@ -67,8 +67,8 @@ impl AdminPlane {
                 );
                 return Err(Failure::new(409, "An override of a trial", detail));
             }
-            // The override must also fit the base's limits, which apply again when an edit of the
-            // limits ends.
+            // The override must also be valid for the limits in the base rule, because these limits
+            // apply again when an edit of the limits expires.
             let gives = config::parse_override(key, &document, Some(&rule.base.limits))
                 .map_err(|problems| Failure::wrong_body("a valid edit", &problems))?;
             if let Some(problem) = config::impossible_key(&rule.base, key) {
@@ -103,7 +103,7 @@ impl AdminPlane {
         change: &dyn Fn(&mut RuleRecord, u32) -> Result<(), Failure>,
     ) -> Result<Reply, Failure> {
         let call = edited.call;
-        // Expired edits are dropped before this one is made.
+        // Reading the record drops expired edits before this edit is made.
         self.record(host, call)?;
         let share = self.share().to_owned();
         let mut outcome = Err(RecordError::Missing.into());
@@ -117,8 +117,8 @@ impl AdminPlane {
                 outcome = Err(too_many_trials());
                 return false;
             }
-            // Checked in every try, because another worker may have edited the rule since the last
-            // one.
+            // The precondition is checked in every attempt, because another worker may have edited
+            // the rule since the previous attempt.
             let seen = self.precondition(host, call, record);
             outcome = seen.and_then(|before| {
                 let version = record.next_version();
@@ -134,14 +134,15 @@ impl AdminPlane {
                 }
                 made = LocalChange::of_rule(&old, rule);
                 let described = describe(&before, rule.effective());
-                // A reset acts on the levels even if no number changes.
+                // A reset changes the fill levels of the buckets even if no setting of the rule
+                // changes.
                 let resets = edited.author.carry == Carry::Reset;
                 let changed = resets || !described.is_empty() || ends != rule.ends();
                 Ok((before, described, changed))
             });
             let changed = outcome.as_ref().is_ok_and(|(_, _, changed)| *changed);
             if !changed {
-                // Undoes an edit that was refused or that changes nothing.
+                // Undoes the edit if it was refused or changes nothing.
                 *record = stored;
             }
             ended = record.rule(call.rule()).cloned();
@@ -156,8 +157,9 @@ impl AdminPlane {
             current::announce(host, &records, &metrics, change, call.clock.now);
             fleet
         });
-        // An edit that must wait for the sweep does a part of the sweep itself. A dry run does not,
-        // because no bucket may get the version of a change that is not stored.
+        // A rule with too many recent edits accepts new edits only after a sweep has converted its
+        // buckets. So each edit runs a part of the sweep. A dry run does not, because buckets must
+        // not be converted to a rule version that is never stored.
         if !edited.dry_run {
             self.sweep(host, call, &record);
         }
@@ -181,7 +183,8 @@ impl AdminPlane {
         Ok(ok_at(&record, &answer))
     }
 
-    /// Converts some buckets of frequently edited rules. If that fails, the next edit tries again.
+    /// Converts some buckets of frequently edited rules to the current rule version. If the
+    /// conversion fails, the next edit retries it.
     fn sweep(&mut self, host: &dyn Host, call: &Call, record: &Record) {
         let rules: Vec<Arc<ActiveRule>> = record.to_sweep().map(|rule| rule.activate()).collect();
         if rules.is_empty() {
@@ -198,7 +201,7 @@ impl AdminPlane {
         }
     }
 
-    /// Returns the current rule if the caller's `If-Match` names its version.
+    /// Returns the current rule if the request's `If-Match` contains the current `ETag`.
     fn precondition(
         &mut self,
         host: &dyn Host,
@@ -285,7 +288,7 @@ fn author(call: &Call, carry: Carry, expires_after: Option<Nanos>) -> Result<Aut
     })
 }
 
-/// Returns the response to an edit that [`RuleRecord::check`] refuses.
+/// Creates the response to an edit that [`RuleRecord::check`] has refused.
 fn refused(why: NotAllowed) -> Failure {
     match why {
         NotAllowed::Wrong(problems) => Failure::wrong_body("a valid edit", &problems),
@@ -299,7 +302,7 @@ fn refused(why: NotAllowed) -> Failure {
     }
 }
 
-/// Returns the reason why there is no edited override to drop.
+/// Creates a response that explains why there is no edited override to drop.
 fn no_edited_override(rule: &RuleRecord, key: &str) -> Failure {
     let key_shown = shown(key);
     if rule.effective().overrides.of_pattern(key).is_none() {

@@ -1,5 +1,5 @@
-//! `POST /v1/explain`: the decision that the rules would make on a request. No tokens are taken, so
-//! view access suffices.
+//! `POST /v1/explain` reports how the rules would decide a sample request. The call takes no
+//! tokens, so view access suffices.
 
 use loudou_api::ExplainAnswer;
 use loudou_rules::config;

@@ -3,24 +3,27 @@
 use super::answer::Failure;
 use crate::host::Host;
 
-/// The states that a caller is willing to change.
+/// A parsed `If-Match` precondition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum IfMatch {
     /// No precondition.
     Absent,
-    /// Any state (`*`).
+    /// Any state of the resource (`*`).
     Any,
-    /// Any of these tags. Weak tags are left out, because they never match here.
+    /// The resource must have one of these entity tags. Weak tags are left out, because `If-Match`
+    /// never matches them.
     Tags(Vec<Vec<u8>>),
 }
 
 impl IfMatch {
-    /// Returns the current request's precondition, from all lines of the header.
+    /// Parses the precondition of the current request. If the request has several `If-Match` lines,
+    /// all of them are used.
     pub(super) fn read(host: &dyn Host) -> Result<Self, Failure> {
         let Some(first) = host.request_header("if-match") else {
             return Ok(Self::Absent);
         };
-        // The host returns only the first line of a header, but this property joins all lines.
+        // `request_header` returns only the first line of the header, but this property contains
+        // all lines, joined with commas.
         let all = host.property("request\0headers\0if-match");
         Self::parse(&all.unwrap_or(first)).ok_or_else(|| {
             let detail =
@@ -63,7 +66,8 @@ impl IfMatch {
         }
     }
 
-    /// Returns true if the caller is willing to change the state `etag`, which includes its quotes.
+    /// Returns true if the precondition allows a change of a resource whose `ETag` is `etag`,
+    /// including the quotes.
     pub(super) fn allows(&self, etag: &str) -> bool {
         match self {
             Self::Absent | Self::Any => true,

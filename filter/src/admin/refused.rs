@@ -1,9 +1,10 @@
-//! Calls that are refused for lack of access: counted, logged, and slowed down when tokens are
-//! guessed.
+//! Counts and logs API calls that are refused with 401 or 403, and throttles callers that guess
+//! tokens.
 //!
-//! A correct token is never refused because of other callers' wrong tokens, even if there are many.
-//! Only the response to a wrong token changes. So no attacker can lock out an operator, and each
-//! worker needs only one number, the sum of wrong tokens, instead of memory for each caller.
+//! After too many wrong tokens, a wrong token gets 429 instead of 401. A correct token is always
+//! accepted, so an attacker cannot lock out an operator. Since only responses to wrong tokens
+//! change, each worker needs only one count of wrong tokens for all callers, instead of memory for
+//! each caller.
 
 use loudou_limiter::Nanos;
 
@@ -12,33 +13,33 @@ use crate::escaped::{escaped, shown};
 use crate::host::{Host, LogLevel};
 use crate::metrics::{AdminMetrics, Registry};
 
-/// Interval between two log lines about refusals of one kind.
+/// Minimum interval between two log lines about refusals with the same status.
 const LOGGED_EVERY: Nanos = Nanos::from_secs(1);
-/// Number of wrong tokens in quick succession that are answered with 401 before the response
-/// becomes 429.
+/// Number of wrong tokens in quick succession that get 401 before further wrong tokens get 429.
 const BURST: u64 = 10;
-/// Time after which one more wrong token is answered with 401.
+/// Interval after which one more wrong token gets 401 instead of 429.
 const LOG_INTERVAL: Nanos = Nanos::from_secs(1);
 
-/// Refused calls of one worker.
+/// State of one worker for throttling refused API calls and their log lines.
 #[derive(Debug, Default)]
 pub(super) struct Refused {
     unauthorized: Lines,
     forbidden: Lines,
-    /// Time at which the sum of wrong tokens is back at 0.
+    /// Time at which the count of wrong tokens has decayed to 0.
     wrong_until: Nanos,
 }
 
-/// Log lines about refusals of one kind.
+/// Throttles the log lines about refusals with the same status.
 #[derive(Debug, Default)]
 struct Lines {
-    /// Earliest time of the next line.
+    /// Earliest time of the next log line.
     next_at: Nanos,
     left_out: u64,
 }
 
 impl Refused {
-    /// Counts and logs a refusal of the current request. Returns the response.
+    /// Counts and logs a refusal of the current request. Returns the failure, which becomes a 429
+    /// response after too many wrong tokens.
     pub(super) fn note(
         &mut self,
         host: &dyn Host,
@@ -67,7 +68,8 @@ impl Refused {
         }
     }
 
-    /// Returns the response to a wrong token: 429 if there were too many.
+    /// Returns the failure for a wrong token, which becomes a 429 response after too many wrong
+    /// tokens.
     fn slow_down(&mut self, refused: Failure, now: Nanos) -> Failure {
         let from = self.wrong_until.max(now);
         let until = from.saturating_add(LOG_INTERVAL);

@@ -1,5 +1,5 @@
-//! The table of the API's calls. Dispatch, access, 404 and 405 are derived from it, and a test
-//! compares `docs/reference/admin-api.md` with it.
+//! The table of API endpoints. The table determines dispatch, access checks, and 404 and 405
+//! responses. A test compares `docs/reference/admin-api.md` with the table.
 
 use loudou_api::Access;
 
@@ -12,7 +12,7 @@ use loudou_rules::joined::joined;
 const EDIT: &[&str] = &["carry", "for", "reason", "dry_run"];
 const BUCKETS: &[&str] = &["rule", "key", "state", "cursor", "limit"];
 
-/// All endpoints, in the order of the documentation.
+/// All endpoints, in the order in which they are documented.
 pub static ROUTES: [Route; 17] = [
     get("/v1/status", &[], AdminPlane::status),
     get("/v1/rules", &["cursor"], AdminPlane::rules),
@@ -34,7 +34,8 @@ pub static ROUTES: [Route; 17] = [
         AdminPlane::delete_override,
     ),
     get("/v1/buckets", BUCKETS, AdminPlane::buckets),
-    // A POST, because the names of many buckets do not fit into a path.
+    // The method is POST, because the rules and keys of many buckets do not fit into a query
+    // string.
     post("/v1/buckets", &[], AdminPlane::read_buckets)
         .for_viewers()
         .with_body(),
@@ -48,7 +49,7 @@ pub static ROUTES: [Route; 17] = [
     .with_if_match(),
     post("/v1/buckets/RULE/KEY/unban", &["reason"], AdminPlane::unban).with_if_match(),
     get("/v1/top", &["rule", "by", "limit"], AdminPlane::top),
-    // A POST, because a sample request is too large for the query string of a GET.
+    // The method is POST, because a sample request does not fit into a query string.
     post("/v1/explain", &[], AdminPlane::explain)
         .for_viewers()
         .with_body(),
@@ -118,14 +119,14 @@ impl Route {
     }
 }
 
-/// Returns the routes of a path.
+/// Returns the routes that match the target's path, for all methods.
 fn of_path(target: &Target) -> impl Iterator<Item = &'static Route> {
     let steps = target.steps.as_slice();
     ROUTES.iter().filter(|route| route.has_path(steps))
 }
 
-/// Returns the route of a call, if there is one. `HEAD` is answered like `GET`, and Envoy omits the
-/// body.
+/// Returns the route that matches the target's method and path. `HEAD` uses the route of `GET`, and
+/// Envoy omits the response body.
 pub(super) fn find(target: &Target) -> Option<&'static Route> {
     let method = match target.method.as_str() {
         "HEAD" => "GET",
@@ -134,7 +135,7 @@ pub(super) fn find(target: &Target) -> Option<&'static Route> {
     of_path(target).find(|route| route.method == method)
 }
 
-/// Returns 405 for a known path, and 404 for any other.
+/// Creates a 405 response for a known path, and a 404 response for an unknown path.
 pub(super) fn not_here(target: &Target) -> Failure {
     let methods = of_path(target).map(|route| match route.method {
         "GET" => "GET, HEAD",
@@ -166,7 +167,8 @@ mod tests {
         }
     }
 
-    /// The documentation lists exactly these calls, with access, query and body.
+    /// Checks that the documentation lists exactly these endpoints, with the same access, query
+    /// parameters and body.
     #[test]
     fn the_document_has_these_calls() {
         let is_call = |line: &&str| {

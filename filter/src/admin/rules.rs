@@ -18,14 +18,16 @@ use crate::escaped::escaped;
 use crate::host::{Host, Reply};
 use crate::record::{Origin, Record, RuleRecord};
 
-/// Approximate size of the rules in one response, in bytes. It then takes well below a millisecond.
-/// A single rule may be larger.
+/// Approximate maximum size of the rules in one response, in bytes. Creating a response of this
+/// size takes well below a millisecond. A single rule may exceed the maximum, because each page has
+/// at least one rule.
 const PAGE: usize = 24 << 10;
-/// Size of a rule's view without its rule and base, in bytes.
+/// Approximate JSON size of a [`RuleView`] without its rule and base rule, in bytes.
 const VIEW: usize = 512;
 
-/// The rules in force as a rule file. A partial page is not a valid rule file, because
-/// `next_cursor` is not allowed there. So nobody can mistake a page for the complete file.
+/// The rules in force, in the format of a rule file. If the rules do not fit on one page, the page
+/// is not a valid rule file, because rule files must not contain `next_cursor`. So users cannot
+/// mistake a partial page for the complete file.
 #[derive(Serialize)]
 struct Export<'a> {
     version: u8,
@@ -72,7 +74,7 @@ impl AdminPlane {
         }
         let with_temporary = call.flag("with_temporary")?;
         let (page, next_cursor) = page(&record, call, &|rule| rule.bytes())?;
-        // A trial never comes from a rule file, so it is not exported.
+        // Trials are never part of a rule file, so they are not exported.
         let rules = page.iter().filter(|rule| !rule.is_trial()).map(|rule| {
             if with_temporary {
                 Cow::Borrowed(rule.effective())
@@ -135,8 +137,8 @@ fn edit_view(origin: &Origin) -> EditView {
     }
 }
 
-/// Returns the page of rules that a call requests, and the position of the next page. A cursor
-/// belongs to one generation, so that pages fit together.
+/// Returns the page of rules that a call requests, and the cursor of the next page. A cursor is
+/// valid for one rule generation only, so all pages of a list show the same generation.
 fn page<'a>(
     record: &'a Record,
     call: &Call,
@@ -164,7 +166,8 @@ fn page<'a>(
     Ok((rest.get(..count).unwrap_or_default(), cursor))
 }
 
-/// Returns the rule with this name, or 404 with the names of all rules.
+/// Returns the rule with this name. If there is none, the error is a 404 response that lists the
+/// names of all rules.
 pub(super) fn find<'a>(record: &'a Record, name: &str) -> Result<&'a RuleRecord, Failure> {
     record.rule(name).ok_or_else(|| {
         let names: Vec<&str> = record

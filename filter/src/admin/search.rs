@@ -1,10 +1,10 @@
-//! A search over all buckets, in steps that are cut by work done.
+//! Searches all buckets in steps, each of which does a bounded amount of work.
 //!
-//! A step continues after the last bucket of the previous step: in the order of pages, and within a
-//! page in the order of fingerprints. A bucket never changes its page or its fingerprint. So each
-//! bucket that exists throughout the search is found exactly once, wherever the steps are cut. For
-//! most buckets, the stored bytes already show that they do not match ([`Scan`]), so they are not
-//! decoded.
+//! A search visits the pages in order, and the buckets of each page in the order of their
+//! fingerprints. Each step continues after the last bucket that the previous step visited. A bucket
+//! never moves to another page, and its fingerprint never changes, so a search visits each bucket
+//! exactly once if the bucket exists from the first step to the last. Most buckets are not decoded,
+//! because [`Scan`] can tell from the encoded bytes that they do not match.
 
 use std::fmt;
 
@@ -19,18 +19,19 @@ use loudou_store::{Age, LiveRule, SharedData, Table};
 use super::bucket::CallTime;
 use super::bucket::Current;
 
-/// Work units for reading a missing value, for reading an existing value, and for reporting a
-/// bucket.
+/// Costs in work units: looking up a missing shared data value, reading an existing value, and
+/// decoding a bucket.
 const MISSING: u32 = 1;
 const VALUE: u32 = 8;
 const BUCKET: u32 = 32;
-/// Minimum work of each step, so that a slow machine makes progress too. It is a fraction of a
-/// step's time.
+/// Minimum number of work units in each step, so that a search makes progress even on a slow
+/// machine. The minimum work takes only a fraction of a step's time limit.
 const MIN_STEP_WORK: u32 = 256;
-/// Work between two readings of the clock.
+/// Number of work units between two clock readings.
 const BETWEEN: u32 = 32;
 
-/// Position at which a search continues: a page, and the last fingerprint seen on it.
+/// Position from which a search continues: a page, and the fingerprint of the last bucket visited
+/// on the page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cursor {
     pub(super) page: u32,
@@ -59,19 +60,19 @@ impl Cursor {
     }
 }
 
-/// Filters and bounds of a search.
+/// Filters and page size of a search.
 #[derive(Debug, Default)]
 pub(super) struct Search {
     pub(super) rule_tag: Option<u32>,
-    /// Text that the key must contain.
+    /// Substring that the key must contain.
     pub(super) key: Option<String>,
     pub(super) state: Option<BucketState>,
     pub(super) from: Cursor,
-    /// Maximum number of buckets in a step.
+    /// Maximum number of buckets that a step reports.
     pub(super) most: usize,
 }
 
-/// The buckets that a search reads, and their rules.
+/// The bucket table that a search reads, and the rules.
 pub(super) struct Place<'a> {
     pub(super) store: &'a mut dyn SharedData,
     pub(super) table: &'a Table,
@@ -80,8 +81,9 @@ pub(super) struct Place<'a> {
 }
 
 impl Search {
-    /// Makes one step: calls `found` for each matching bucket, until `most` buckets are found or
-    /// `has_time` returns false. Returns the position to continue from, or `None` at the end.
+    /// Runs one step: calls `found` for each matching bucket, until it has found `most` buckets or
+    /// `has_time` returns false. Returns the position from which the next step continues, or `None`
+    /// if the search is complete.
     pub(super) fn step(
         &self,
         place: &mut Place<'_>,
@@ -118,15 +120,17 @@ struct Step<'a> {
     scan: Scan<'a>,
     work: Work<'a>,
     found: &'a mut dyn FnMut(&Current<'_>),
-    /// Remaining number of buckets to report.
+    /// Number of buckets that the step may still report.
     left: usize,
 }
 
 impl Step<'_> {
-    /// Searches one page. Returns the last bucket if the step ends there.
+    /// Searches one page. If the step ends on this page, returns the fingerprint of the last bucket
+    /// visited.
     fn page(&mut self, place: &mut Place<'_>, from: Cursor) -> Option<u64> {
         let has_names = self.may_have_key(place, from.page);
-        // A page of another version is skipped. A GET of one of its buckets reports the version.
+        // A page that another version of Loudou wrote is skipped. If a client requests a single
+        // bucket on such a page, the response reports the other version.
         if !has_names || !self.reads_page(place, from.page) {
             return None;
         }
@@ -149,8 +153,9 @@ impl Step<'_> {
         None
     }
 
-    /// Returns true if a key of the page may contain the text. The stored key names decide this,
-    /// unless the text may also match the placeholder that stands for a lost name.
+    /// Returns true if a key on the page may contain the searched substring. The key names stored
+    /// with the page are checked. A substring that could match the placeholder for a lost key name
+    /// may be on any page.
     fn may_have_key(&mut self, place: &mut Place<'_>, page: u32) -> bool {
         let Some(needle) = &self.needle else {
             return true;
@@ -166,8 +171,9 @@ impl Step<'_> {
         exists
     }
 
-    /// Returns the bucket with the lowest fingerprint above `after` whose head may match. A page
-    /// has few buckets, so a scan for each bucket takes less code than sorting.
+    /// Returns the next bucket after `after`, in the order of fingerprints, whose head may match
+    /// the search. Each call scans the whole page, because a page has few buckets and a scan needs
+    /// less code than sorting.
     fn next<'r>(
         &self,
         place: &Place<'r>,
@@ -189,7 +195,7 @@ impl Step<'_> {
         wanted.min_by_key(|(head, _)| head.fingerprint)
     }
 
-    /// Reports a bucket if it matches.
+    /// Passes a bucket to `found` if the bucket matches the search. Returns true for a match.
     fn reports(&mut self, head: &SlotHead, rule: &ActiveRule, call_time: CallTime) -> bool {
         let lost;
         let key = if let Some(name) = self.scan.name(head.fingerprint) {
@@ -221,14 +227,16 @@ impl Step<'_> {
     }
 }
 
-/// Returns true if a text may be part of `#` and a fingerprint, the placeholder of a lost name.
+/// Returns true if the text has only characters that occur in the placeholder for a lost key name,
+/// which is `#` with the fingerprint in hexadecimal.
 fn is_in_lost_name(text: &str) -> bool {
     let mut bytes = text.bytes();
     bytes.all(|byte| matches!(byte, b'#' | b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Returns true if a bucket may be in a state, judging by its head. Never returns false for a
-/// bucket in that state. A bucket of an earlier rule version may be in any state.
+/// Returns true if a bucket's head does not rule out that the bucket is in `state`. Never returns
+/// false for a bucket that is in `state`. A head of an earlier rule version cannot rule out the
+/// states `busy` and `held`.
 fn may_be_in(state: Option<BucketState>, head: &SlotHead, rule: &ActiveRule, now: Nanos) -> bool {
     let is_used = || rule.age(head.version) != Age::Current || !head.is_idle(now.as_millis());
     match state {
@@ -239,10 +247,10 @@ fn may_be_in(state: Option<BucketState>, head: &SlotHead, rule: &ActiveRule, now
     }
 }
 
-/// Work done in a step, and the check for remaining time.
+/// Tracks the work done in a step, and checks the time limit.
 struct Work<'a> {
     done: u32,
-    /// Amount of work at which the clock is read next.
+    /// Number of work units at which the clock is read next.
     look_at: u32,
     has_time: &'a mut dyn FnMut() -> bool,
 }
@@ -269,14 +277,14 @@ impl<'a> Work<'a> {
     }
 }
 
-/// Rules by the tags of their buckets: a hash table with linear probing, because a search looks up
-/// the rule of every bucket that it does not exclude.
+/// Maps rule tags to rules: a hash table with linear probing, because a search looks up the rule of
+/// every bucket that it visits.
 pub(super) struct RulesByTag<'a> {
     places: Vec<Option<&'a ActiveRule>>,
 }
 
 impl<'a> RulesByTag<'a> {
-    /// Creates the table. If two rules have the same tag, the first one is used.
+    /// Creates the table. If two rules have the same tag, the table contains the first of them.
     pub(super) fn new(rules: impl ExactSizeIterator<Item = &'a ActiveRule>) -> Self {
         let room = rules.len().saturating_mul(2).saturating_add(1);
         let mut own = Self {
@@ -296,7 +304,8 @@ impl<'a> RulesByTag<'a> {
         *self.places.get(self.probe(tag)?)?
     }
 
-    /// Returns the slot of a tag, or the free slot for it. At least half of the slots are free.
+    /// Returns the index of the tag's entry, or of the free entry where the tag belongs. At least
+    /// half of the entries are free.
     fn probe(&self, tag: u32) -> Option<usize> {
         let mask = self.places.len().saturating_sub(1);
         let start = usize::try_from(tag).unwrap_or(0);

@@ -23,7 +23,7 @@ use crate::instance::parse_place;
 use crate::metrics::{FleetMetrics, RuleMetrics, StoreMetrics};
 use crate::record::{RecordError, RuleRecord};
 
-/// Number of pages sampled for the share of idle buckets.
+/// Approximate number of pages that are sampled to estimate the proportion of idle buckets.
 const SAMPLED_PAGES: u32 = 32;
 
 impl AdminPlane {
@@ -31,7 +31,8 @@ impl AdminPlane {
         let share = self.share().to_owned();
         let formats = formats::warnings(host, &share);
         let record = match self.record(host, call) {
-            // The status reports the unreadable formats, so an empty record suffices here.
+            // The warnings already report the unreadable formats, so the status is built from an
+            // empty record.
             Err(RecordError::Unreadable) if !formats.is_empty() => Rc::default(),
             record => record?,
         };
@@ -80,7 +81,7 @@ impl AdminPlane {
         Ok(ok_at(&record, &status))
     }
 
-    /// Returns the fleet of this namespace, if a worker is configured with one.
+    /// Returns the status of the namespace's fleet, if a worker is configured with a fleet.
     fn fleet(&mut self, host: &dyn Host, share: &str) -> Option<FleetStatus> {
         let heartbeat = Heartbeat::find(host, share)?;
         let metrics = FleetMetrics::define(host, &mut self.registry, share);
@@ -96,14 +97,14 @@ impl AdminPlane {
         let forms = ["a whole number, or INSTANCE-NUMBER from an earlier answer"];
         let place = call.choice("after", &forms, parse_place)?;
         let (of, after) = place.unwrap_or_default();
-        // Without a record the process is unknown, but there may be events.
+        // Without a record, the ID of this process is unknown, but there may still be events.
         let here = self
             .record(host, call)
             .ok()
             .map(|record| record.instance.clone());
         let is_other =
             of.is_some() && here.is_some() && of != here.as_ref().map(|here| here.id.clone());
-        // Adds the events of bans that have ended, before the events are read.
+        // Adds events for bans that have expired, so that the response includes them.
         self.note_ban(host, None, call.clock.now);
         let wanted = Wanted {
             after,
@@ -120,8 +121,8 @@ impl AdminPlane {
         Ok(table.ok_or(RecordError::Missing)?)
     }
 
-    /// Returns the totals of a rule, with the upstreams in `seen` whose responses its `when`
-    /// counts.
+    /// Returns the totals of a rule. The totals include the upstreams in `seen` whose responses are
+    /// counted for the rule's `when`.
     pub(super) fn totals(
         &mut self,
         host: &dyn Host,
@@ -144,7 +145,8 @@ impl AdminPlane {
         }
     }
 
-    /// Returns the observed upstreams, sorted by name. None are read if no rule has a `when`.
+    /// Reads the upstreams whose responses are counted, sorted by name. If no rule has a `when`,
+    /// the list is empty and shared data is not read.
     pub(super) fn seen<'a>(
         &self,
         host: &dyn Host,
@@ -203,8 +205,8 @@ fn view(upstream: &Upstream, when: &UpstreamCondition, now: Nanos) -> UpstreamVi
     }
 }
 
-/// Counts idle buckets on a sample of pages. Reading all pages would occupy the worker for too
-/// long.
+/// Counts the buckets and idle buckets on a sample of pages, because reading all pages would occupy
+/// the worker for too long.
 fn sample_idle(host: &dyn Host, table: &Table, now: Nanos, store: &mut StoreStatus) {
     let (mut sampled, mut sampled_idle) = (0, 0);
     let mut scan = Scan::new(table);

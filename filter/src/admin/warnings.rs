@@ -1,4 +1,4 @@
-//! Status warnings about the process, each with its number and a remedy.
+//! Status warnings about the Envoy process. Each warning includes a count and suggests a remedy.
 
 use loudou_api::{FleetStatus, StoreStatus};
 use loudou_rules::joined::joined;
@@ -8,13 +8,14 @@ use crate::host::Host;
 use crate::record::Record;
 use loudou_limiter::Nanos;
 
-/// Percentage of busy slots at which the status warns that the store is nearly full.
+/// Percentage of slots with busy buckets at which the status warns that the store is nearly full.
 const NEARLY_FULL: u64 = 90;
-/// Number of recent rollbacks at which two listeners with different rules are the likely cause. A
-/// draining listener can cause two, and an operator may roll back and forth once.
+/// Minimum number of recent rollbacks for which two listeners with different rules are the likely
+/// cause. A draining listener can cause two rollbacks, and an operator may cause two more by
+/// rolling back and forward again.
 const MANY_ROLLBACKS: u32 = 4;
 
-/// Returns the warnings about workers, configurations and the store size.
+/// Returns the warnings about workers, crashed VMs, rule configurations and shared data.
 pub(super) fn of_process(
     host: &dyn Host,
     share: &str,
@@ -47,7 +48,7 @@ pub(super) fn of_process(
     all.into_iter().flatten().collect()
 }
 
-/// Returns the warning about an unavailable fleet engine.
+/// Returns a warning if workers get no response from the fleet's relay or engine.
 pub(super) fn of_fleet(fleet: &FleetStatus) -> Option<String> {
     let down = fleet.workers_down;
     (down > 0).then(|| {
@@ -68,7 +69,8 @@ fn of_rollbacks(record: &Record, now: Nanos) -> Option<String> {
     })
 }
 
-/// Returns the warning about rules that only another build can show and edit.
+/// Returns a warning if a later version of Loudou wrote rules that this version cannot read or
+/// edit.
 fn of_later(record: &Record) -> Option<String> {
     if record.later.has_moved() {
         let line = "a later version of Loudou keeps the rules: those here are as it found them, and edits are \
@@ -87,8 +89,8 @@ fn of_later(record: &Record) -> Option<String> {
     })
 }
 
-/// Returns the warning about the store size. Idle buckets can be evicted, so only busy ones count.
-/// The share of idle buckets is estimated from a sample.
+/// Returns a warning if the store is nearly full of busy buckets. Idle buckets do not count,
+/// because evicting them loses nothing. The proportion of idle buckets is estimated from a sample.
 fn of_size(store: &StoreStatus) -> Option<String> {
     let idle = store.used.saturating_mul(store.sampled_idle);
     let idle = idle.checked_div(store.sampled).unwrap_or(0);
@@ -111,7 +113,8 @@ mod tests {
     use super::*;
     use crate::record::Bases;
 
-    /// The warning disappears some time after the configurations stopped alternating.
+    /// The warning about alternating configurations disappears some time after they have stopped
+    /// alternating.
     #[test]
     fn configurations_that_alternate_are_reported_until_they_stop() {
         let with = |capacity: u32| {

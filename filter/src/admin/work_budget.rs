@@ -1,50 +1,53 @@
-//! Limits the share of a worker's time that bucket searches may take.
+//! Limits the proportion of a worker's time that bucket searches may use.
 //!
-//! Clients follow the cursors of a long list back to back. Without a bound, a few clients would
-//! keep all workers busy, and every request would wait behind a search. So after working for t, a
-//! search pauses for 10 t. Each response reports how long its client should wait before the next
-//! call. A client that calls earlier is refused while the worker's searches are too far ahead of
-//! their pauses. Each worker throttles its clients independently.
+//! Clients that list many buckets request the pages one after another. Without a limit, a few
+//! clients would keep all workers busy, and requests would have to wait behind searches. So a
+//! worker that has searched for time t should pause searching for 10 t. Each response tells its
+//! client how long to wait before the next call. If clients do not wait, the worker accumulates
+//! unpaid work, which is work without the corresponding pause. Above [`MAX_DEBT`], the worker
+//! refuses further searches. Each worker throttles its clients independently.
 
 use loudou_limiter::Nanos;
 
-/// Pause between searches, as a multiple of the time worked.
+/// Length of the pause after a search, as a multiple of the time that the search took.
 const REST: u64 = 10;
-/// Assumed cost of Envoy's part of a call.
+/// Estimated time that Envoy itself spends on a call.
 const CALL: Nanos = Nanos::new(100_000);
-/// Unpaid work at which clients are first asked to wait. A short list stays below it.
+/// Amount of unpaid work above which responses ask clients to wait. Listing a few pages takes less
+/// work than this.
 const FREE: Nanos = Nanos::from_millis(10);
-/// Unpaid work above which calls are refused.
+/// Amount of unpaid work above which searches are refused.
 const MAX_DEBT: Nanos = Nanos::from_millis(40);
-/// Maximum charge for one response. The clock also counts time in which the worker did not run.
+/// Maximum charge for one response. The limit is needed because the measured time includes periods
+/// in which the worker was not scheduled.
 const MAX_CHARGE: Nanos = Nanos::from_millis(2);
 
-/// Work of one worker that is not paid for yet.
+/// Search work of one worker for which the worker has not paused yet.
 #[derive(Debug, Default)]
 pub(super) struct WorkBudget {
-    /// Time at which all work is paid for.
+    /// Time at which the pauses for all work so far are over.
     paid_at: Nanos,
 }
 
 impl WorkBudget {
-    /// Charges work from `begun` to `now`.
+    /// Charges the time from `begun` to `now` as work.
     pub(super) fn charge(&mut self, begun: Nanos, now: Nanos) {
         let work = now.since(begun).saturating_add(CALL).min(MAX_CHARGE);
         let pays = Nanos::new(work.get().saturating_mul(REST));
         self.paid_at = self.paid_at.max(now).saturating_add(pays);
     }
 
-    /// Returns the time that a client should wait at `now` before its next call.
+    /// Returns how long a client should wait before its next call.
     pub(super) fn wait(&self, now: Nanos) -> Nanos {
         self.until(FREE, now)
     }
 
-    /// Returns the time to wait if a call must be refused.
+    /// Returns the time to wait if there is too much unpaid work, so that the call must be refused.
     pub(super) fn refuses(&self, now: Nanos) -> Option<Nanos> {
         (self.until(MAX_DEBT, now) > Nanos::ZERO).then(|| self.wait(now))
     }
 
-    /// Returns the time until no more than `work` is unpaid.
+    /// Returns the time until unpaid work has dropped to `work`.
     fn until(&self, work: Nanos, now: Nanos) -> Nanos {
         let ahead = Nanos::new(work.get().saturating_mul(REST));
         self.paid_at.since(now.saturating_add(ahead))
@@ -55,10 +58,11 @@ impl WorkBudget {
 mod tests {
     use super::*;
 
-    /// A millisecond of work, including Envoy's part.
+    /// Duration of one search. With [`CALL`], a search is charged as one millisecond of work.
     const SLICE: Nanos = Nanos::new(900_000);
 
-    /// A client that waits as requested is never refused, and takes no more than its share.
+    /// Clients that wait as long as requested are never refused. Together, such clients use no more
+    /// than the allowed proportion of the worker's time.
     #[test]
     fn patient_clients_share_a_tenth() {
         for clients in [1_u64, 2, 8] {
@@ -103,7 +107,7 @@ mod tests {
         assert_eq!(work_budget.wait(now.saturating_add(wait)), Nanos::ZERO);
     }
 
-    /// A worker that did not run for a minute has not worked for a minute.
+    /// If the worker is not scheduled for a minute, that minute is not charged as work.
     #[test]
     fn a_pause_of_the_machine_costs_little() {
         let mut work_budget = WorkBudget::default();

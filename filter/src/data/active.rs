@@ -1,4 +1,5 @@
-//! A configuration in force: its rules and bucket table, and the decision on one request.
+//! An active configuration, which has the rules in force and the bucket table, and decides
+//! requests.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -29,55 +30,58 @@ use crate::{behind, current, events};
 pub(super) use plan::Planning;
 use rollback::Connections;
 
-/// Delay before rules that could not be read are read again.
+/// Delay before the rules are read again after a failed read.
 const RETRY_AFTER: Nanos = Nanos::from_secs(1);
 
 mod plan;
 mod rollback;
 
-/// Function that reads the record.
+/// A function that reads the rule record.
 type Read = fn(&dyn Host, &Records, &StoreMetrics, Nanos) -> Result<Rc<Record>, RecordError>;
 
-/// A configuration in force, with compiled rules.
+/// An active configuration with the rules in force.
 #[derive(Debug)]
 pub(crate) struct Active {
     pub(super) table: Table,
     records: Records,
     rules: RuleSet,
-    /// Record of each rule and of each trial, in the order of `rules`. `None` for a rule that the record does
-    /// not contain.
+    /// Record of each rule and each trial, in the order of `rules`. `None` for a rule that is missing from the shared
+    /// record.
     sources: Vec<Option<Rc<RuleRecord>>>,
-    /// True if any rule needs the wall clock. Reading it costs a call into the host.
+    /// True if any rule needs the wall clock. If no rule needs the wall clock, it is not read,
+    /// because each reading is a host call.
     reads_wall: bool,
-    /// Maximum detail that any rule reports about an admitted request.
+    /// Level of detail of reports about admitted requests, which is the highest level that any rule
+    /// needs.
     report_detail: ReportDetail,
-    /// Counter of upstream responses.
+    /// Counts upstream responses.
     watch: Watch,
     counts: Counts,
     pub(super) store_metrics: StoreMetrics,
-    /// Change count at which the rules were read. The rules are outdated if the gauge has another
-    /// value.
+    /// Number of announced changes when the rules were read. The rules are outdated if the current
+    /// number differs.
     changes_seen: u64,
     next_expiry: Nanos,
     connections: Connections,
     sweep: Sweep,
-    /// Time at which this worker configured the plugin. It distinguishes configurations.
+    /// Time at which the plugin was configured on this worker. Identifies the configuration.
     configured_at: Nanos,
-    /// True if the shared rules cannot be read, so this worker applies its own configuration.
+    /// True if the shared rules cannot be read, so that this worker applies the rules in its own
+    /// configuration.
     is_alone: bool,
-    /// Name of the process. Empty if the record could not be read.
+    /// ID of the Envoy process. Empty if the record could not be read.
     pub(super) instance: String,
-    /// Generation of the rules.
+    /// Generation of the rules in force.
     pub(super) generation: u64,
 }
 
-/// Detail that a rule reports about an admitted request.
+/// Level of detail at which a rule reports admitted requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ReportDetail {
     Nothing,
-    /// Rate-limit headers to the client.
+    /// Rate-limit headers for the client.
     Headers,
-    /// Rate-limit headers to the client, and the decision to the upstream and to access logs.
+    /// Rate-limit headers for the client, and the decision for the upstream and access logs.
     Decision,
 }
 
@@ -95,8 +99,8 @@ impl ReportDetail {
 }
 
 impl Active {
-    /// Creates the state without rules. The caller then puts rules in force with
-    /// [`Active::refresh`], and `counts` counts their decisions.
+    /// Creates an active configuration without rules. The caller must then load the rules with
+    /// [`Active::refresh`].
     pub(super) fn new(
         table: Table,
         records: Records,
@@ -125,7 +129,7 @@ impl Active {
         }
     }
 
-    /// Returns the namespace of the data that workers share.
+    /// Returns the namespace of the shared data.
     pub(super) fn share(&self) -> &str {
         self.records.share()
     }
@@ -136,13 +140,13 @@ impl Active {
         &self.rules
     }
 
-    /// Returns true if an enforced rule matches the request.
+    /// Returns true if a rule in enforce mode matches the request.
     pub(super) fn may_refuse(&self, request: &mut HostRequest<'_>) -> bool {
         let mut rules = self.rules.iter().map(|active| active.rule());
         rules.any(|rule| rule.mode == Mode::Enforce && rule.reach(request) != Reach::No)
     }
 
-    /// Returns the shared record of the rules.
+    /// Returns the accessor for the shared rule record.
     pub(super) const fn records(&self) -> &Records {
         &self.records
     }
@@ -152,7 +156,8 @@ impl Active {
         earlier(self.counts.due(), self.sweep.due())
     }
 
-    /// Handles a timer tick: flushes counts and converts old buckets to the current limits.
+    /// Handles a timer tick: flushes counts, and runs a step of the sweep that converts buckets to
+    /// the current limits.
     pub(super) fn tick(&mut self, host: &dyn Host, now: Nanos) {
         self.counts.flush(host, now);
         let clock = self.clock(host, now);
@@ -164,20 +169,19 @@ impl Active {
         }
     }
 
-    /// Returns true if the current request's connection shows that this configuration is in force
-    /// again.
+    /// Returns true if the current request's connection shows that Envoy has rolled back to this
+    /// configuration.
     pub(super) fn is_back(&mut self, host: &dyn Host, share: &str, now: Nanos) -> bool {
         self.connections.sees_rollback(host, share, now)
     }
 
-    /// Stores the connection number of the current request, after the rollback to this
-    /// configuration.
+    /// Stores the connection ID of the current request, after a rollback to this configuration.
     pub(super) fn is_back_for(&mut self, host: &dyn Host, share: &str, now: Nanos) {
         self.connections.read_at_once();
         self.connections.sees_rollback(host, share, now);
     }
 
-    /// Reads the rules again if they have changed.
+    /// Reads the rules again if they have changed or an edit has expired.
     pub(super) fn keep_current(&mut self, host: &dyn Host, file: &RuleFile, now: Nanos) {
         let is_old = self.changes_seen != self.store_metrics.changes(host);
         if self.is_alone && !is_old && now >= self.next_expiry {
@@ -193,8 +197,8 @@ impl Active {
                 &format!("the rules could not be read again: {error:?}"),
             );
             self.report_behind(host, file, now);
-            // The rules stay in effect. The new time keeps the following requests from retrying at
-            // once.
+            // The previous rules stay in effect. The next read is postponed, so that not every
+            // request retries the read.
             self.changes_seen = self.store_metrics.changes(host);
             self.next_expiry = now.saturating_add(RETRY_AFTER);
         }
@@ -205,7 +209,7 @@ impl Active {
         self.store_metrics.is_behind(host);
     }
 
-    /// Reads the rules and puts them in force.
+    /// Reads the rules from shared data and applies them.
     pub(super) fn refresh(
         &mut self,
         host: &dyn Host,
@@ -225,13 +229,13 @@ impl Active {
         // The count is read before the record, so the record is at least as new as the count.
         let changes = self.store_metrics.changes(host);
         let record = match read(host, &self.records, &self.store_metrics, now) {
-            // Another version of the filter wrote the record. The record is kept, and this worker
-            // applies its own configuration.
+            // Another version of the filter wrote the record. The worker leaves the record
+            // unchanged, and applies the rules in its own configuration.
             Err(RecordError::Unreadable) => None,
             read => Some(read?),
         };
-        // The record takes precedence even if this configuration is older and its listener drains,
-        // because each bucket must have the same limits in the whole process.
+        // The record takes precedence even if this configuration is older and its listener is
+        // draining, because all workers must apply the same limits to a bucket.
         let bases = self.records.bases().rules.iter().enumerate();
         let mut sources = Vec::with_capacity(bases.len());
         for (place, base) in bases {
@@ -257,18 +261,19 @@ impl Active {
             self.store_metrics.edited(host, record.edited());
             self.store_metrics.adopted(host);
         }
-        // A worker without a readable record reports that at its next request, and repeats the
-        // report every few seconds.
+        // If the record is unreadable, the worker reports this at its next request, and then every
+        // few seconds.
         self.next_expiry = record.map_or(now, |record| record.next_expiry());
         self.changes_seen = changes;
         Ok(())
     }
 
-    /// Puts the rules of these records in force. Unchanged rules are kept.
+    /// Applies the rules in these records. Compiled rules are reused if their records have not
+    /// changed.
     fn put(&mut self, host: &dyn Host, file: &RuleFile, sources: Vec<Option<Rc<RuleRecord>>>) {
         type Source = Option<Rc<RuleRecord>>;
         let is_trial = |source: &Source| source.as_ref().is_some_and(|rule| rule.is_trial());
-        // A trial has no rule in the file. A rule without a record always comes from the file.
+        // The file has no rules for trials. A rule without a record is always a rule in the file.
         let mut of_file = file.rules.iter();
         let rules = sources.iter().enumerate().map(|(place, source)| {
             let own = (!is_trial(source)).then(|| of_file.next());
@@ -302,8 +307,8 @@ impl Active {
         self.sources = sources;
     }
 
-    /// Returns the clocks at `now`. The wall clock is only read if a rule needs it, because it
-    /// costs a call into the host.
+    /// Returns a clock reading for `now`. The reading includes the wall clock only if a rule needs
+    /// it, because reading the wall clock is a host call.
     pub(super) fn clock(&self, host: &dyn Host, now: Nanos) -> Clock {
         if self.reads_wall {
             host.clock_at(now)
@@ -312,9 +317,9 @@ impl Active {
         }
     }
 
-    /// Gives back the reserved tokens of a request that has ended, or whose client left while the
-    /// request was held. Skips a removed rule, which has no buckets, and a rule that is now in
-    /// shadow mode, which holds no requests. Returns the keys whose leases now have a debt.
+    /// Returns the reserved tokens of a request that has ended, or whose client left while the
+    /// request was held. Skips removed rules, because their buckets no longer exist. Returns the
+    /// keys whose leases are now in debt.
     pub(super) fn give_back(
         &self,
         host: &dyn Host,
@@ -344,8 +349,8 @@ impl Active {
         owing
     }
 
-    /// Returns and counts the final cost of a request. `None` if the rule's cost was changed since
-    /// the reservation, so the reserved tokens stay taken.
+    /// Computes and counts the final cost of a request. Returns `None` if the rule no longer
+    /// settles costs, in which case the reserved tokens stay taken.
     fn settle(
         &self,
         host: &dyn Host,
@@ -361,7 +366,8 @@ impl Active {
         Some(settled.actual)
     }
 
-    /// Reads the headers of the current response that its request's cost depends on.
+    /// Reads the headers of the current response from which the rules compute the request's final
+    /// cost.
     pub(super) fn read_response(
         &self,
         host: &dyn Host,
@@ -377,8 +383,8 @@ impl Active {
         UpstreamResponse::read(host, settlements.flatten())
     }
 
-    /// Returns true if a ban refuses a held request that is due. Reads each bucket from which the
-    /// request took tokens.
+    /// Returns true if a held request that is due must be refused, because its key was banned while
+    /// it waited. Reads each bucket from which the request took tokens.
     pub(super) fn is_banned(
         &self,
         host: &dyn Host,
@@ -400,7 +406,7 @@ impl Active {
         is_banned
     }
 
-    /// Records in each bucket that delayed a request that the request passes now.
+    /// Records in each bucket that delayed the request that the request passes now.
     pub(super) fn mark_passed(
         &self,
         host: &dyn Host,
@@ -414,12 +420,12 @@ impl Active {
         }
     }
 
-    /// Gives back to their buckets all tokens of a request, because the request is decided again.
+    /// Returns all tokens of a request to their buckets, because the request will be decided again.
     pub(super) fn postpone(&self, host: &dyn Host, reservations: &Reservations, now: Nanos) {
         self.release(host, reservations, now, |_, _| Some(ReleaseReason::Refused));
     }
 
-    /// Gives back the tokens of each reservation for which `reason` returns a reason.
+    /// Returns the tokens of each reservation for which `reason` returns a release reason.
     fn release(
         &self,
         host: &dyn Host,
@@ -434,8 +440,9 @@ impl Active {
                 && let Some(reason) = reason(reservation, active)
             {
                 let release = active.release(&reservation.key, &reservation.receipt, reason, clock);
-                // Lost returns are counted. They expire with the lease, and lost notices expire
-                // once the bucket has recovered the taken tokens.
+                // A failed release is only counted. Tokens that were not returned expire with the
+                // lease, and a lost notice becomes irrelevant once the bucket has refilled the
+                // taken tokens.
                 let _lost = self
                     .table
                     .release(&mut HostStore(host), &release, &mut stats);
@@ -444,7 +451,7 @@ impl Active {
         self.store_metrics.add(host, &stats);
     }
 
-    /// Returns the rule of a reservation, unless the rule was removed.
+    /// Returns the rule that made a reservation, unless the rule was removed.
     fn reserving_rule(&self, reservation: &Reservation) -> Option<&ActiveRule> {
         self.rule_of_receipt(&reservation.receipt)
     }
@@ -463,8 +470,7 @@ impl Active {
         self.watch.is_on()
     }
 
-    /// Counts the current request's response. An upstream sent it unless another filter answered
-    /// the request.
+    /// Counts the response to the current request, unless another filter generated it.
     pub(super) fn see_response(&self, host: &dyn Host, share: &str, now: Nanos) {
         let mut stats = StoreStats::default();
         for event in self.watch.see(host, &self.table, now, &mut stats) {
@@ -474,12 +480,12 @@ impl Active {
     }
 }
 
-/// Maximum number of repeated decisions on a request while its rules keep changing.
+/// Maximum number of times that a decision is repeated because the rules have changed.
 const MAX_OUTDATED: usize = 4;
 
 impl Active {
-    /// Decides the current request. A request for which there is no room is refused instead of
-    /// held.
+    /// Decides the current request. If there is no room to hold a request that would have to wait,
+    /// the request is refused.
     pub(super) fn decide(
         &mut self,
         host: &dyn Host,
@@ -489,8 +495,8 @@ impl Active {
         let now = incoming.now;
         let since = now.since(incoming.waited);
         let mut again = MAX_OUTDATED;
-        // A plain request passes at once and takes only tokens. Most requests are plain and need
-        // none of the steps below.
+        // A plain outcome only takes tokens and passes the request immediately. Most outcomes are
+        // plain, and skip the steps below.
         let mut is_plain;
         let (outcome, bytes, clock) = loop {
             let clock = self.clock(host, now);
@@ -544,7 +550,8 @@ impl Active {
         }
     }
 
-    /// Returns the outcome, and the memory that the request takes if it is held.
+    /// Evaluates the rules. Returns the outcome, and the memory in bytes that the request will
+    /// occupy if it is held.
     fn evaluate(
         &self,
         host: &dyn Host,
@@ -566,7 +573,7 @@ impl Active {
         (outcome, request.held_bytes())
     }
 
-    /// Gives back to their buckets the tokens that a discarded outcome took.
+    /// Returns the tokens of a discarded outcome to their buckets.
     fn take_back(&self, host: &dyn Host, outcome: &Outcome, clock: Clock) {
         let mut stats = StoreStats::default();
         for one in &outcome.rules {
@@ -574,7 +581,7 @@ impl Active {
                 let release = one
                     .active
                     .release(key, receipt, ReleaseReason::Refused, clock);
-                // Lost returns are counted.
+                // A failed release is only counted.
                 let _lost = self
                     .table
                     .release(&mut HostStore(host), &release, &mut stats);
@@ -595,16 +602,16 @@ const fn is_outdated(outcome: &RuleOutcome) -> bool {
     matches!(outcome.answer, Answer::GaveUp(GaveUp::Outdated))
 }
 
-// A request and the decision on it.
+// Incoming requests and decisions.
 
 /// A request to be decided.
 pub(super) struct IncomingRequest {
     pub(super) now: Nanos,
-    /// Free room for held requests.
+    /// Room that is left for held requests.
     pub(super) room: Room,
     /// True if a body or trailers follow the headers.
     pub(super) has_body: bool,
-    /// Time that the request has already waited.
+    /// Time for which the request has already been held.
     pub(super) waited: Nanos,
     /// Fleet state, if a fleet is configured.
     pub(super) fleet: Option<FleetView>,
@@ -612,7 +619,7 @@ pub(super) struct IncomingRequest {
 
 /// The verdict on a request.
 pub(super) enum Verdict {
-    /// The request may pass at this instant, and its response gets these headers.
+    /// The request may pass at this time, and these headers are added to its response.
     Pass(Nanos, Headers),
     /// The request is refused with this response.
     Refuse(Reply),
@@ -623,21 +630,21 @@ pub(super) enum Verdict {
 /// A decision on a request.
 pub(super) struct Decided {
     pub(super) verdict: Verdict,
-    /// Keys whose leases run low.
+    /// Keys whose leases are running low.
     pub(super) refills: Vec<(BucketId, String)>,
-    /// True if a fleet-wide limit was decided without the engine.
+    /// True if a fleet-wide limit was enforced locally, without the engine.
     pub(super) is_local: bool,
     pub(super) reservations: Vec<Reservation>,
     /// Arrival time of the request.
     pub(super) since: Nanos,
     /// Maximum time for which the request may be held.
     pub(super) patience: Nanos,
-    /// Memory that the request takes if it is held, in bytes.
+    /// Memory that the request occupies if it is held, in bytes.
     pub(super) bytes: u64,
 }
 
 impl Decided {
-    /// Creates the decision for a plain request, which passes at once.
+    /// Creates the decision for a request that passes immediately.
     pub(super) const fn passes(now: Nanos) -> Self {
         Self {
             verdict: Verdict::Pass(now, Vec::new()),
@@ -651,7 +658,7 @@ impl Decided {
     }
 }
 
-/// Returns the key for whose lease a request waits.
+/// Returns the key whose lease a request must wait for.
 fn wanted(outcome: &Outcome) -> Option<Wanted> {
     let last = outcome.rules.last().filter(|_| outcome.is_pending)?;
     let LeaseVerdict::Wait { until } = last.leased?.verdict else {
@@ -665,7 +672,7 @@ fn wanted(outcome: &Outcome) -> Option<Wanted> {
     })
 }
 
-/// Returns the keys of a request whose leases run low.
+/// Returns the keys in an outcome whose leases are running low.
 pub(super) fn refills(outcome: &Outcome) -> Vec<(BucketId, String)> {
     let low = outcome
         .rules
@@ -675,28 +682,29 @@ pub(super) fn refills(outcome: &Outcome) -> Vec<(BucketId, String)> {
         .collect()
 }
 
-/// Returns true if a fleet-wide limit was decided without the engine.
+/// Returns true if a fleet-wide limit was enforced locally, without the engine.
 pub(super) fn is_local(outcome: &Outcome) -> bool {
     let mut leased = outcome.rules.iter().filter_map(|one| one.leased);
     leased.any(Leased::is_local)
 }
 
-// Counts of decisions: Envoy's metrics for each rule, and the tally of frequent keys.
+// Decision counters: Envoy metrics for each rule, and the tally of frequent keys.
 
-/// Counters of decisions.
+/// Decision counters of one worker.
 #[derive(Debug)]
 pub(super) struct Counts {
-    /// The metrics of the rules, in the order of the rules.
+    /// The metrics of each rule, in the order of the rules.
     of_rules: Vec<RuleMetrics>,
-    /// Metrics of the settled costs of each rule. `None` for a rule without `settle`.
+    /// Settlement metrics of each rule. `None` for a rule without `settle`.
     of_settled: Vec<Option<SettlementMetrics>>,
-    /// All defined metrics, with the metrics of ended trials, which a trial of the same rule uses again.
+    /// All metrics defined so far. The metrics of ended trials stay here, so that a later trial of the same rule can
+    /// reuse them.
     registry: Registry,
     tally: Tally,
 }
 
 impl Counts {
-    /// Returns counters for a set without rules.
+    /// Creates counters for an empty rule set.
     pub(super) fn new(tally: Tally) -> Self {
         Self {
             of_rules: Vec::new(),
@@ -706,7 +714,7 @@ impl Counts {
         }
     }
 
-    /// Defines the metrics of the rules of a set.
+    /// Defines the metrics of all rules in a set.
     fn define(&mut self, host: &dyn Host, share: &str, rules: &RuleSet) {
         let registry = &mut self.registry;
         let names = rules.iter().map(|active| active.rule().name.as_str());
@@ -720,14 +728,14 @@ impl Counts {
         self.of_settled = settled.collect();
     }
 
-    /// Counts the final cost of a request.
+    /// Counts the settled cost of a request.
     fn settled(&self, host: &dyn Host, rule: usize, reserved: u64, settled: Settled) {
         if let Some(Some(metrics)) = self.of_settled.get(rule) {
             metrics.count(host, reserved, settled);
         }
     }
 
-    /// Counts the outcome of a request.
+    /// Counts each rule's outcome of a request.
     pub(super) fn add(&mut self, host: &dyn Host, outcome: &Outcome, now: Nanos) {
         for one in &outcome.rules {
             let Some(metrics) = self.of_rules.get(one.rule) else {
@@ -759,14 +767,14 @@ impl Counts {
         self.tally.due()
     }
 
-    /// Adds this worker's tally of frequent keys to the shared one, if that is due.
+    /// Adds this worker's tally of frequent keys to the shared tally, if a flush is due.
     pub(super) fn flush(&mut self, host: &dyn Host, now: Nanos) {
         self.tally.flush(&mut HostStore(host), now);
     }
 }
 
-/// Returns the counter for a rule's outcome. Returns `None` if this rule would have admitted the
-/// request but another rule refused it.
+/// Returns the counter to increment for a rule's outcome. Returns `None` if the rule would have
+/// admitted the request but another rule refused it.
 fn counted(outcome: &RuleOutcome, refused: bool) -> Option<Counted> {
     Some(
         match (&outcome.answer, refused, outcome.active.rule().mode) {

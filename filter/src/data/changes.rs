@@ -1,5 +1,5 @@
-//! Applies a relay response to the rules in force: updates leases, and applies the changes that
-//! other Envoys made.
+//! Implements [`RulesInForce`] for the active configuration: updates leases, and applies changes
+//! from other Envoys.
 
 use std::rc::Rc;
 
@@ -20,27 +20,27 @@ use crate::host::{Host, HostStore};
 use crate::record::{Edit, EditTo, OverrideEdit, Record, RecordError, RuleRecord, describe};
 use crate::{ban_ends, current, events};
 
-/// Time limit of one call that puts changes in force.
+/// Time limit of one call that applies changes.
 const MAX_TIME: Nanos = Nanos::from_millis(4);
 
-/// Selects the changes to examine.
+/// Selects the changes that a run examines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Selection {
-    /// Changes that must be applied.
+    /// Changes that have not been applied yet.
     Due,
-    /// Like `Due`, and the changes that wait for another configuration.
+    /// Changes that have not been applied yet, including those that wait for another configuration.
     Waiting,
     /// All changes.
     All,
 }
 
-/// Result for one change.
+/// Result of examining a change.
 #[derive(Debug)]
 struct Settled {
     name: String,
     version: u64,
     here: LocalState,
-    /// The event to record. `None` if the change was without effect.
+    /// The event to add. `None` if the change had no effect.
     event: Option<Box<Event>>,
 }
 
@@ -170,8 +170,9 @@ impl RulesInForce for Active {
             };
             self.apply_changes(host, selection, now);
         } else if head.seen != announced && head.count > 0 {
-            // Another worker may not have stored the change behind this announcement yet. So the
-            // next run compares the changes with the record.
+            // The announced record change may already be in the record while the change that caused
+            // it is not in the list of changes yet. So the list is compared with the record only in
+            // the next run.
             travel::change(host, self.share(), now, &mut |changes| {
                 changes.head.seen = announced;
                 true
@@ -181,7 +182,8 @@ impl RulesInForce for Active {
 }
 
 impl Active {
-    /// Applies the changes that waited for this configuration, before its first request is decided.
+    /// Applies the changes that were waiting for this configuration, before it decides its first
+    /// request.
     pub(super) fn apply_waiting(&self, host: &dyn Host, now: Nanos) {
         if travel::head(host, self.share()).count == 0 {
             return;
@@ -191,7 +193,7 @@ impl Active {
         }
     }
 
-    /// Applies changes. Returns true if the next run must continue.
+    /// Applies the selected changes. Returns true if another run must apply the rest.
     fn apply_changes(&self, host: &dyn Host, selection: Selection, now: Nanos) -> bool {
         let mut settled = self.apply_edits(host, selection, now);
         let (bans, is_more) = self.apply_bans(host, selection, now);
@@ -217,8 +219,8 @@ impl Active {
         let announced = self.store_metrics.changes(host);
         let share = self.share();
         let edited = self.records().edit(host, &mut |record| {
-            // The changes are read after the record, so they include every change that the record
-            // shows as applied.
+            // The changes are read after the record, so that every change whose effect is in the
+            // record is among them.
             let changes = travel::find(host, share);
             let with_bases = changes.with_bases();
             let all = (&changes, with_bases.as_slice());
@@ -247,8 +249,8 @@ impl Active {
                 }
             }
             Err(error) => {
-                // If the record is full, the changes wait. After any other failure, the next run
-                // tries again.
+                // If the record is full, the changes must wait. After any other failure, the next
+                // run retries them.
                 let is_full = error == RecordError::TooLarge;
                 settled.retain_mut(|one| {
                     one.event = None;
@@ -265,8 +267,8 @@ impl Active {
         current::announce(host, self.records(), metrics, (record, announced), now);
     }
 
-    /// Applies an edit or an override to its rule in the record. Returns `None` for another kind of
-    /// change, and for a change that can only be applied later.
+    /// Applies an edit or override from another Envoy to its rule in the record. Returns `None` for
+    /// other kinds of changes, and if a later run must retry the change.
     fn apply_edit(
         &self,
         host: &dyn Host,
@@ -285,7 +287,8 @@ impl Active {
             return waits;
         }
         let Some(before) = record.rule(rule).cloned() else {
-            // The end of a trial has no rule to wait for: a trial exists as long as its edit.
+            // A trial exists only while its edit does. So if the trial is gone, a change that ends
+            // its edit has nothing to do.
             let has_ended = change.value.is_empty() && tried(rule).is_some();
             return if has_ended {
                 Some(Settled::new(change, LocalState::InForce))
@@ -322,7 +325,8 @@ impl Active {
         })
     }
 
-    /// Creates the event for a change that was applied here, with its effect, author and reason.
+    /// Creates the event for a change from another Envoy that was applied here, with its effect,
+    /// author and reason.
     fn event_of_change(
         &self,
         host: &dyn Host,
@@ -346,13 +350,13 @@ impl Active {
     }
 }
 
-/// Effect of a change on a rule.
+/// The effect of a change on a rule.
 enum Set {
     Same,
     Changed(EventKind),
 }
 
-/// Returns true if a rule's change must be examined.
+/// Returns true if the selection includes the change.
 fn is_to_check(change: &Change, selection: Selection) -> bool {
     match change.here {
         LocalState::ToApply => true,
@@ -361,8 +365,8 @@ fn is_to_check(change: &Change, selection: Selection) -> bool {
     }
 }
 
-/// Sets the edit or override of a rule. Returns `None` if it was made for another version of the
-/// rule. A change for another version stays in force if a rollback has kept it.
+/// Sets or removes the edit or override of a rule. Returns `None` if the change was made for
+/// another version of the rule, unless the rule already has this edit or override.
 fn set(
     rule: &mut RuleRecord,
     about: &ChangeName,
@@ -434,7 +438,7 @@ fn event_of(
     }
 }
 
-/// Returns the instance that made a change, for the event's author.
+/// Returns the ID of the Envoy process that made a change, for the text of an event.
 fn shown_maker(change: &Change) -> &str {
     let is_instance = change.by.bytes().all(|byte| byte.is_ascii_hexdigit());
     if is_instance { &change.by } else { "?" }
@@ -442,11 +446,12 @@ fn shown_maker(change: &Change) -> &str {
 
 // Bans from other Envoys.
 
-/// Maximum number of bans to set in one run.
+/// Maximum number of bans that one run sets or lifts.
 const MAX_BANS: usize = 64;
 
 impl Active {
-    /// Returns the results for bans. The flag is true if the next run must continue.
+    /// Applies the selected bans and returns the results. The flag is true if another run must
+    /// apply the rest.
     fn apply_bans(
         &self,
         host: &dyn Host,
@@ -468,7 +473,7 @@ impl Active {
                 return (settled, true);
             }
             if record.is_none() {
-                // This worker's rules may belong to a draining listener, so the record is read.
+                // This worker's listener may be draining, so the rules are taken from the record.
                 let (records, metrics) = (self.records(), &self.store_metrics);
                 record = current::recent(host, records, metrics, now).ok();
             }
@@ -476,7 +481,7 @@ impl Active {
                 return (settled, true);
             };
             if let Some(one) = self.apply_ban(host, record, change, now) {
-                // A waiting ban does not count against the limit of a run.
+                // A ban that must wait does not count towards [`MAX_BANS`].
                 set = set.saturating_add((one.here == LocalState::InForce).into());
                 settled.push(one);
             }
@@ -484,8 +489,8 @@ impl Active {
         (settled, false)
     }
 
-    /// Sets or lifts a ban. Returns `None` for another kind of change, and for a ban that can only
-    /// be applied later.
+    /// Sets or lifts a ban. Returns `None` for other kinds of changes, and if a later run must
+    /// retry the change.
     fn apply_ban(
         &self,
         host: &dyn Host,
@@ -544,7 +549,7 @@ impl Active {
         })
     }
 
-    /// Records when a ban ends, so that an event is added at that time.
+    /// Stores the expiry time of a ban, so that an event is added when the ban expires.
     fn note_end(
         &self,
         host: &dyn Host,

@@ -1,5 +1,5 @@
-//! Decides requests again, as if they had just arrived: requests that waited for a lease, and held
-//! requests that can no longer pass as planned.
+//! Makes new decisions on requests that have waited for a lease, and on held requests that can no
+//! longer pass at their due time.
 
 use loudou_limiter::Nanos;
 use loudou_limiter::lease::Phase;
@@ -10,20 +10,21 @@ use crate::fleet::Ready;
 use crate::host::Host;
 use crate::waiting::{Held, MAX_RELEASED, Ticket};
 
-/// A paused request that must be decided again.
+/// A held request that must be decided again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Redecision {
     /// Stream context.
     pub stream: u32,
-    /// Latest time until which it may wait for leases.
+    /// Time until which the request may wait for leases.
     until: Nanos,
     phase: Phase,
-    /// Arrival time, if the request was held until its due time.
+    /// Arrival time, if the request was decided and then held. `None` if the request has not been
+    /// decided yet.
     late: Option<Nanos>,
 }
 
 impl Redecision {
-    /// Creates the entry for a request that has waited for the maximum time.
+    /// Creates the entry for a request that has waited for a lease for the maximum time.
     pub(super) const fn expired(ticket: Ticket) -> Self {
         Self {
             stream: ticket.stream,
@@ -53,7 +54,7 @@ impl Redecision {
 }
 
 impl DataPlane {
-    /// Adds requests whose wait for a lease is over, in order of arrival.
+    /// Inserts requests that no longer wait for a lease into the queue, which is ordered by ticket.
     pub(super) fn put_ready(&mut self, requests: Vec<Ready>) {
         for ready in requests {
             let place = self
@@ -63,13 +64,13 @@ impl DataPlane {
         }
     }
 
-    /// Removes at most `most` requests whose wait for a lease is over.
+    /// Removes and returns up to `most` requests that no longer wait for a lease.
     pub(super) fn take_ready(&mut self, host: &dyn Host, most: usize) -> Vec<Redecision> {
         let mut again = Vec::new();
         while again.len() < most
             && let Some(ready) = self.ready.pop_front()
         {
-            // The client may have left in the meantime.
+            // The ticket is no longer valid if the client has left in the meantime.
             if self.waiting.cancel(ready.ticket) {
                 again.push(Redecision::ready(ready));
             }
@@ -80,9 +81,9 @@ impl DataPlane {
         again
     }
 
-    /// Removes at most `most` requests that cannot pass as planned because of an edit. A new
-    /// decision takes the tokens that the new limits require, or refuses with the current reason
-    /// and numbers.
+    /// Removes and returns up to `most` held requests that cannot pass at their due time because a
+    /// rule was edited. The new decision takes the tokens that the new limits require, or refuses
+    /// the request with a response that shows the new limits.
     pub(super) fn take_late(
         &mut self,
         host: &dyn Host,
@@ -98,7 +99,8 @@ impl DataPlane {
         late.iter().map(Redecision::overdue).collect()
     }
 
-    /// Decides a request again. It must be the current request.
+    /// Decides a request again. Before the call, the caller must make the request the host's
+    /// current request.
     pub fn decide_again(
         &mut self,
         host: &dyn Host,
@@ -130,8 +132,8 @@ impl DataPlane {
         decision
     }
 
-    /// Handles the relay's response to a call, or the call's failure. Returns the requests that the
-    /// caller must decide again.
+    /// Handles the relay's response to a call, or the failure of the call. Returns the requests
+    /// that the caller must decide again.
     pub fn called(&mut self, host: &dyn Host, call: u32, size: usize) -> Vec<Redecision> {
         let now = host.now();
         if let (Some(active), Some(fleet)) = (&mut self.active, &mut self.fleet) {
@@ -145,14 +147,14 @@ impl DataPlane {
         again
     }
 
-    /// Ends this worker's part in the fleet, because the plugin is replaced.
+    /// Stops counting this worker in the gauge `fleet.down`, because the plugin is being replaced.
     pub fn close(&mut self, host: &dyn Host) {
         if let Some(fleet) = &mut self.fleet {
             fleet.close(host);
         }
     }
 
-    /// Handles a timer tick for the rules that many Envoys share.
+    /// Handles a timer tick for the rules with fleet-wide limits.
     pub(super) fn tick_fleet(&mut self, host: &dyn Host, now: Nanos) {
         if let (Some(active), Some(fleet)) = (&self.active, &mut self.fleet) {
             let ready = fleet.tick(host, active, now);
@@ -160,7 +162,7 @@ impl DataPlane {
         }
     }
 
-    /// Requests leases from the relay for the keys that need them, unless a call is in flight.
+    /// Sends a relay call for the keys that need leases, if a call is due.
     pub(super) fn request_leases(&mut self, host: &dyn Host, now: Nanos) {
         if let (Some(active), Some(fleet)) = (&self.active, &mut self.fleet) {
             let ready = fleet.send(host, active, now);

@@ -1,5 +1,5 @@
-//! Puts a configuration in force: opens the bucket table, defines the metrics, and makes the shared
-//! record adopt the configuration.
+//! Activates a configuration: opens the bucket table, defines the metrics, and writes the
+//! configured rules to the shared record.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -20,10 +20,10 @@ use crate::instance::Instance;
 use crate::metrics::{FleetMetrics, Registry, StoreMetrics};
 use crate::record::{Adopted, Bases, Record, RecordError, Records};
 
-/// Maximum number of removed rules that get an event each.
+/// Maximum number of removed rules for which events are added.
 const MAX_REMOVED: usize = 64;
 
-/// A plugin's configuration, before and after it is put in force.
+/// A plugin's configuration, which may or may not be active yet.
 #[derive(Debug)]
 pub(super) struct Configuration {
     pub(super) file: RuleFile,
@@ -42,12 +42,12 @@ impl Configuration {
         }
     }
 
-    /// Returns the namespace of the data that workers share.
+    /// Returns the namespace of the shared data.
     pub(super) fn share(&self) -> &str {
         &self.file.store.namespace
     }
 
-    /// Returns this worker's leases, if a fleet is configured.
+    /// Creates the fleet state of this worker, if a fleet is configured.
     pub(super) fn fleet(&mut self, host: &dyn Host, is_alone: &Rc<Cell<bool>>) -> Option<Fleet> {
         let settings = self.file.fleet.clone()?;
         let share = &self.file.store.namespace;
@@ -55,9 +55,9 @@ impl Configuration {
         Some(Fleet::new(settings, share, metrics, Rc::clone(is_alone)))
     }
 
-    /// Returns true if the configuration may be put in force before Envoy has accepted it. Either
-    /// no rules are in force yet, or the rules in force are the same. The second case only matters
-    /// while the fleet's changes are not known yet.
+    /// Returns true if the configuration may be activated before Envoy has accepted it: if no rules
+    /// are in force yet, or if the rules in force are the same and the fleet's changes are not
+    /// known yet.
     pub(super) fn may_start(&self, host: &dyn Host, now: Nanos) -> bool {
         match self.records.read(host) {
             Err(RecordError::Missing) => true,
@@ -70,7 +70,7 @@ impl Configuration {
         }
     }
 
-    /// Puts the configuration in force.
+    /// Activates the configuration.
     pub(super) fn activate(&mut self, host: &dyn Host, now: Nanos) -> Result<Active, RecordError> {
         let share = self.file.store.namespace.clone();
         if !shared_data_is_sound(host, &share)? {
@@ -99,7 +99,8 @@ impl Configuration {
         Ok(active)
     }
 
-    /// Writes this configuration into the record if it is newer than the record's configuration.
+    /// Writes the rules of this configuration to the shared record, unless the record already has a
+    /// newer configuration.
     fn adopt(
         &self,
         host: &dyn Host,
@@ -139,23 +140,26 @@ impl Configuration {
         Ok(())
     }
 
-    /// Returns true if the current request is older than this VM. Then Envoy loaded the VM for this
-    /// request, in place of a VM that died. Its configuration need not be the newest, because its
-    /// listener may be draining. A new configuration, in contrast, is loaded before any request
-    /// reaches it. The timer of the main thread adopts it if nothing else does.
+    /// Returns true if the current request is older than this VM. A request that is older than the
+    /// VM means that the previous VM crashed, and that Envoy loaded this VM when the request
+    /// arrived. The configuration of such a VM must not be adopted, because it may be outdated and
+    /// its listener may be draining. In contrast, a new configuration is loaded before its first
+    /// request arrives. If no request makes a worker adopt the new configuration, the main thread's
+    /// timer does.
     fn is_reloaded(&self, host: &dyn Host) -> bool {
         let time = host.property("request\0time");
         let Some(time) = time.and_then(|time| time.try_into().ok()) else {
             return false;
         };
         let begun = Nanos::new(u64::from_le_bytes(time));
-        // The wall clock is read first, so a request that arrives right after the start never seems
-        // older than the VM. A request for which the VM was loaded is older by the loading time.
+        // The wall clock is read before the monotonic clock, so that a request that arrives right
+        // after the VM was loaded does not look older than the VM. A request that caused the
+        // loading is older by the loading time.
         let age = host.unix().since(begun);
         age > host.now().since(self.configured_at)
     }
 
-    /// Adopts this configuration again after a rollback.
+    /// Writes the rules of this configuration to the shared record again, after a rollback.
     pub(super) fn roll_back(&self, host: &dyn Host, active: &mut Active, now: Nanos) {
         let roll_back = |record: &mut Record| record.roll_back(self.records.bases(), now);
         let Ok((record, Some(adopted))) = self.records.change(host, roll_back) else {
@@ -167,7 +171,7 @@ impl Configuration {
         self.announce(host, &adopted, record.generation, now);
     }
 
-    /// Adds the events of an adopted configuration.
+    /// Adds the events for a newly adopted configuration.
     fn announce(&self, host: &dyn Host, adopted: &Adopted, generation: u64, now: Nanos) {
         let at = host.clock_at(now);
         let changed = Over {
@@ -235,9 +239,10 @@ fn configured(adopted: &Adopted, generation: u64, at: Clock) -> loudou_api::Even
     event
 }
 
-/// Returns true if the host refuses to create an existing key and refuses a stale version. Exact
-/// limits depend on both. Envoy's host behaves so, but only its source documents it. Every VM
-/// checks this once, and unit tests run the check on the fake host.
+/// Returns true if the host refuses to create a key that already exists, and refuses a write with a
+/// stale compare-and-swap version. Limits are exact only if the host refuses both. Envoy refuses
+/// both, but only its source code documents this behaviour. So the check runs whenever a
+/// configuration is activated, and unit tests run it on the fake host.
 pub(crate) fn shared_data_is_sound(host: &dyn Host, share: &str) -> Result<bool, StoreFailed> {
     let key = [share.as_bytes(), b":probe"].concat();
     let mut value = Vec::new();
@@ -246,7 +251,8 @@ pub(crate) fn shared_data_is_sound(host: &dyn Host, share: &str) -> Result<bool,
         return Ok(false);
     };
     let created_again = host.shared_set(&key, b"again", CAS_ABSENT)? == Written::Done;
-    // Another worker may write between these calls, so only the stale write is certain to fail.
+    // Another worker may write between these calls, so this write may fail. The stale write below
+    // must always fail.
     host.shared_set(&key, b"probe", cas)?;
     let stale = host.shared_set(&key, b"stale", cas)? == Written::Done;
     host.shared_get(&key, &mut value)?;

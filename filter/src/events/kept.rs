@@ -1,11 +1,11 @@
-//! Storage of events in shared data. Operators' actions and the filter's own events have separate
-//! rings, so that neither displaces the other. One sequence numbers both.
+//! Stores events in shared data. Operators' actions and automatic events have separate rings, so
+//! that neither kind displaces the other. Both rings share one sequence of event numbers.
 //!
-//! A ring consists of *segments*. Each segment is a shared data value that is written once, when it
-//! is full. Later events are in the *tail*, the only value that every event rewrites, by
-//! compare-and-swap. So the cost of an event does not depend on the number of stored events. An
-//! event enters the tail only after all its predecessors are stored, so a VM that dies at any point
-//! loses none of them.
+//! A ring consists of *segments*, each of which is one shared data value. Events are first added to
+//! the *tail*, which contains the open segments of both rings, by compare-and-swap. A segment is
+//! written to its own value once, when it is full. So the cost of adding an event does not depend
+//! on the number of stored events. A segment is written before its events are removed from the
+//! tail, so a VM that dies at any point loses no stored events.
 
 use loudou_api::EventSource;
 use loudou_rules::size::{EVENTS_OF_FILTER, EVENTS_OF_OPERATORS, EVENTS_OF_SEGMENT};
@@ -15,11 +15,11 @@ use crate::bytes::{put, put_number, take, take_number};
 use crate::formats::{self, EVENTS};
 use crate::host::Host;
 
-/// Maximum number of tries to add an event. Each failed try means that another worker has added an
-/// event, so only workers that do nothing else could reach this.
+/// Maximum number of attempts to add an event. Each failed attempt means that another worker has
+/// added an event, so only workers that do nothing but add events could exhaust the attempts.
 const MAX_TRIES: usize = 64;
 
-/// Returns the number of segments in a ring.
+/// Returns the maximum number of stored full segments in a ring.
 pub(super) const fn segments(of: EventSource) -> usize {
     match of {
         EventSource::Operators => EVENTS_OF_OPERATORS / EVENTS_OF_SEGMENT,
@@ -27,8 +27,7 @@ pub(super) const fn segments(of: EventSource) -> usize {
     }
 }
 
-/// Sequence number of the newest event, and for each ring the events that no full segment contains
-/// yet.
+/// The tail: the sequence number of the newest event, and the state and open segment of each ring.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tail {
     /// Sequence number of the newest event.
@@ -37,21 +36,20 @@ pub(super) struct Tail {
     filter: Ring,
 }
 
-/// The tail's part of one ring.
+/// The state and open segment of a ring.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ring {
-    /// Number of segments that have been filled so far, including segments that were overwritten
-    /// since.
+    /// Number of segments filled so far, including segments that have been overwritten.
     pub(super) full: u64,
-    /// Sequence number of the last event in each stored segment, oldest first.
+    /// Sequence number of the last event in each stored full segment, oldest first.
     pub(super) ends: Vec<u64>,
-    /// Events since the last full segment.
+    /// The open segment: the events since the last full segment.
     pub(super) open: Vec<u8>,
 }
 
 impl Tail {
-    /// Parses the tail. An unreadable tail counts as empty, because events are for people, not for
-    /// decisions.
+    /// Parses the tail. An unreadable tail is treated as empty, because rate limiting does not
+    /// depend on events.
     pub(super) fn read(bytes: &[u8]) -> Self {
         Self::parse(bytes).unwrap_or_default()
     }
@@ -110,9 +108,9 @@ impl Ring {
         Some(Self { full, ends, open })
     }
 
-    /// Returns true if [`seal`] can have produced this: an end for each segment, and enough event
-    /// numbers for all segments. Readers go from the first end to the last full segment, so this
-    /// check bounds their work.
+    /// Returns true if the ring is consistent: it has an end for each stored segment, and
+    /// `last_seq` is high enough for the events of all full segments. This check bounds the work of
+    /// readers, which iterate over all stored segments.
     fn can_be(&self, of: EventSource, last_seq: u64) -> bool {
         let sealed = self.full.checked_mul(wide(EVENTS_OF_SEGMENT));
         let ends = self.full.min(wide(segments(of)));
@@ -134,7 +132,7 @@ impl Ring {
     }
 }
 
-/// Iterator over the events of a segment, oldest first: number and JSON.
+/// Iterates over the sequence numbers and JSON of the events in a segment, oldest first.
 #[derive(Clone, Debug)]
 pub(super) struct Entries<'a>(pub(super) &'a [u8]);
 
@@ -146,7 +144,8 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// Adds the event that `write` creates for its number. Returns true if that succeeded.
+/// Adds an event. `write` returns the event's JSON for a sequence number. Returns true if the event
+/// was stored.
 pub(super) fn add(
     host: &dyn Host,
     share: &str,
@@ -177,8 +176,8 @@ pub(super) fn add(
     Ok(false)
 }
 
-/// Writes the full open segment, unless another worker was first. All workers write the same events
-/// to one segment. A worker that read the tail long ago finds a newer segment there.
+/// Writes the full open segment to its own value, unless another worker has already written this
+/// segment or a newer one. All workers that write a segment write the same events.
 fn seal(host: &dyn Host, share: &str, of: EventSource, ring: &mut Ring) -> Result<(), StoreFailed> {
     let key = segment_key(share, of, ring.full);
     let mut found = Vec::new();
@@ -188,7 +187,8 @@ fn seal(host: &dyn Host, share: &str, of: EventSource, ring: &mut Ring) -> Resul
         let mut bytes = Vec::with_capacity(ring.open.len().saturating_add(8));
         put_number(&mut bytes, ring.full);
         bytes.extend_from_slice(&ring.open);
-        // Ignore a conflict here, because another worker has then changed the tail, too.
+        // A conflict can be ignored, because it means that another worker has already written this
+        // segment or a newer one.
         let _other = host.shared_set(&key, &bytes, cas.unwrap_or(CAS_ABSENT))?;
     }
     let last = Entries(&ring.open).last();
@@ -200,7 +200,7 @@ fn seal(host: &dyn Host, share: &str, of: EventSource, ring: &mut Ring) -> Resul
     Ok(())
 }
 
-/// Returns the events of segment `number`, unless they are no longer stored.
+/// Returns the events of full segment `number`. `None` if the segment has been overwritten.
 pub(super) fn segment(
     host: &dyn Host,
     share: &str,
@@ -214,7 +214,7 @@ pub(super) fn segment(
     Ok(is_it.then(|| rest.to_vec()))
 }
 
-/// Returns the tail from shared data.
+/// Reads the tail from shared data.
 pub(super) fn tail(host: &dyn Host, share: &str) -> Result<Tail, StoreFailed> {
     let mut bytes = Vec::new();
     host.shared_get(&tail_key(share), &mut bytes)?;
@@ -235,7 +235,7 @@ fn segment_key(share: &str, of: EventSource, number: u64) -> Vec<u8> {
     [share.as_bytes(), kind, &[place]].concat()
 }
 
-/// Converts a length to its stored type.
+/// Converts a length to the integer type in which lengths are stored.
 pub(super) fn wide(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }

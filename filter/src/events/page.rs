@@ -1,5 +1,5 @@
-//! Reads a page of events: oldest first, from both rings in numeric order, up to a size limit. The
-//! events' JSON is passed on as stored.
+//! Reads a page of events from the rings, in the order of their sequence numbers, up to a size
+//! limit. The stored JSON of the events is returned without parsing.
 
 use loudou_api::EventSource;
 use loudou_rules::size::EVENTS_OF_SEGMENT;
@@ -8,30 +8,30 @@ use loudou_store::StoreFailed;
 use super::kept::{Entries, Ring, segment, segments, tail, wide};
 use crate::host::Host;
 
-/// Maximum size of the events in one response, in bytes. Copying them takes a fraction of a
-/// millisecond.
+/// Maximum size of the events in one response, in bytes. Copying this many bytes takes a fraction
+/// of a millisecond.
 const MAX_BYTES: usize = 128 << 10;
 
 /// A page of events.
 #[derive(Debug, Default)]
 pub(super) struct Page {
-    /// JSON of the events, separated by commas.
+    /// JSON of the events, separated with commas.
     pub(super) events: Vec<u8>,
-    /// Number after which to continue.
+    /// Sequence number after which the next page continues.
     pub(super) last_seq: u64,
-    /// True if there are newer events.
+    /// True if there are more events after this page.
     pub(super) more: bool,
-    /// Number of requested events that are no longer stored. It is an upper bound if only one ring
-    /// has dropped events.
+    /// Number of requested events that are no longer stored. If only one of the rings has dropped
+    /// events, this is an upper bound.
     pub(super) lost: u64,
-    /// True if this process has no event with the requested number, so the number must belong to
-    /// another process.
+    /// True if the requested sequence number belongs to another Envoy process: either the caller
+    /// named that process, or this process has no event with the number.
     pub(super) restarted: bool,
 }
 
-/// Returns the events with numbers above `after` from the log `of`, or from both logs if `of` is
-/// `None`. If `is_other` is true, `after` is the number of an earlier process's event, so all
-/// events are returned.
+/// Returns the events with sequence numbers above `after` from the ring `of`, or from both rings if
+/// `of` is `None`. If `is_other` is true, `after` is a sequence number of another Envoy process, so
+/// all events are returned.
 pub(super) fn read(
     host: &dyn Host,
     share: &str,
@@ -82,14 +82,14 @@ pub(super) fn read(
     }
 }
 
-/// Reads one ring, one segment at a time.
+/// Reads the events of a ring, loading one segment at a time.
 struct Reader<'a> {
     host: &'a dyn Host,
     share: &'a str,
     of: EventSource,
     ring: &'a Ring,
     after: u64,
-    /// Current segment. Events before `at` have been read.
+    /// The current segment. The bytes before `at` have already been read.
     segment: Vec<u8>,
     at: usize,
     /// Number of the next segment.
@@ -120,7 +120,8 @@ impl<'a> Reader<'a> {
             next: first,
             lost: 0,
         };
-        // The first segment may begin with events that already count as dropped.
+        // The oldest segment may begin with events beyond the ring's capacity, which count as
+        // dropped.
         reader.load()?;
         if reader.next == first.saturating_add(1) {
             for _ in 0..dropped % segment {
@@ -145,14 +146,14 @@ impl<'a> Reader<'a> {
         self.settle()
     }
 
-    /// Skips an event of the current segment.
+    /// Skips the next event of the current segment.
     fn step(&mut self) {
         let event = self.next().map_or(0, |(_, event)| event.len());
-        // The number and the length of an event take 16 bytes.
+        // The sequence number and length of an event occupy 16 bytes.
         self.at = self.at.saturating_add(event).saturating_add(16);
     }
 
-    /// Moves to the next matching event, if there is one.
+    /// Advances to the next event after `after`, loading segments as needed.
     fn settle(&mut self) -> Result<(), StoreFailed> {
         loop {
             match self.next() {
@@ -164,7 +165,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Loads the next segment with a matching event.
+    /// Loads the next segment that contains an event after `after`.
     fn load(&mut self) -> Result<(), StoreFailed> {
         self.at = 0;
         self.segment.clear();

@@ -1,5 +1,5 @@
-//! Decides when a worker without answers from the engine decides alone, and by how many Envoys it
-//! then divides each limit.
+//! Detects that a worker gets no answers from the engine, so that it must decide requests locally,
+//! and tracks the number of Envoys among which local decisions divide each limit.
 
 use loudou_api::EventKind;
 use loudou_limiter::Nanos;
@@ -8,22 +8,23 @@ use loudou_rules::rule::OnOutage;
 use super::{Fleet, Heartbeat, Ready, RulesInForce, heartbeat, wire};
 use crate::host::Host;
 
-/// Number of consecutive relay responses without the engine's answer after which the engine counts
-/// as down.
+/// Number of consecutive relay responses without any answer from the engine after which the engine
+/// is reported as down.
 const EMPTY: u32 = 3;
-/// Minimum time without an answer after which a worker relies on answers to other workers. A worker
-/// that makes calls because its keys are on a lost node keeps its own state.
+/// Minimum time without a response after which a worker relies on the responses to other workers. A
+/// worker that calls more often, for example because its keys are on a lost engine node, relies on
+/// its own responses.
 const IDLE: Nanos = Nanos::from_secs(1);
 
 impl Fleet {
-    /// Stops counting this worker as one without answers, because its plugin is replaced.
+    /// Stops counting this worker in the gauge `fleet.down`, because its plugin is being replaced.
     pub(crate) fn close(&mut self, host: &dyn Host) {
         self.breaker.succeeded();
         self.count(host, false);
     }
 
-    /// Counts this worker in the gauge `fleet.down`, or stops counting it. Returns true if that is
-    /// a change.
+    /// Starts or stops counting this worker in the gauge `fleet.down`. Returns true if the gauge
+    /// has changed.
     fn count(&self, host: &dyn Host, is_alone: bool) -> bool {
         let is_new = self.is_alone.replace(is_alone) != is_alone;
         if is_new {
@@ -32,23 +33,25 @@ impl Fleet {
         is_new
     }
 
-    /// Adopts the number of Envoys that another worker knows.
+    /// Adopts the number of Envoys in the shared heartbeat state.
     pub(super) fn adopt_envoys(&mut self, heartbeat: Heartbeat) {
         if heartbeat.envoys > 0 {
             self.envoys = heartbeat.known_envoys();
         }
     }
 
-    /// Prepares for decisions without the engine, which divide limits by the number of Envoys.
+    /// Updates the number of Envoys before decisions without the engine, which divide each limit by
+    /// it.
     pub(crate) fn expect_local(&mut self, host: &dyn Host) {
-        // A worker that makes no calls would otherwise learn the number up to a second late.
+        // Otherwise, a worker that sends no heartbeats would learn the number up to a second late.
         if let Some(heartbeat) = Heartbeat::find(host, &self.namespace) {
             self.adopt_envoys(heartbeat);
         }
     }
 
-    /// Handles a call that the engine answered. `was_down` is true if the last event reported an
-    /// outage, even if the worker that added the event has died or was replaced.
+    /// Handles a call that the engine has answered. `was_down` is true if the last fleet event
+    /// reported an outage. The event may come from a worker that has since died or been replaced,
+    /// in which case this worker reports the end of the outage.
     pub(super) fn note_success(
         &mut self,
         host: &dyn Host,
@@ -67,8 +70,8 @@ impl Fleet {
         }
     }
 
-    /// Relies on the engine's answers to other workers if this worker has made no call for a while.
-    /// A worker without requests may never have a turn to call.
+    /// Relies on the engine's answers to other workers if this worker has had no response for a
+    /// while, because a worker without requests may never send a call itself.
     pub(super) fn note_answers_to_others(
         &mut self,
         host: &dyn Host,
@@ -81,8 +84,8 @@ impl Fleet {
         }
     }
 
-    /// Handles a failed call. If it opens the circuit breaker, all waiting requests are decided
-    /// without the engine.
+    /// Handles a failed call. If the failure opens the circuit breaker, returns all waiting
+    /// requests, which must then be decided without the engine.
     pub(super) fn note_failure(
         &mut self,
         host: &dyn Host,
@@ -100,9 +103,9 @@ impl Fleet {
         held.chain(self.early.end()).collect()
     }
 
-    /// Handles a relay response in which the engine answered nothing. Other keys may be on healthy
-    /// nodes, so calls continue and each key has its own back-off. Only the event and the gauge
-    /// report the engine as down.
+    /// Handles a relay response without any answer from the engine. Calls continue with a separate
+    /// back-off for each key, because other keys may be on healthy engine nodes. Only an event and
+    /// the gauge `fleet.down` report the engine as down.
     pub(super) fn note_empty(&mut self, host: &dyn Host, active: &impl RulesInForce, now: Nanos) {
         self.metrics.failed(host);
         self.breaker.succeeded();
@@ -117,8 +120,8 @@ impl Fleet {
         }
     }
 
-    /// Counts this worker as having no answers from the engine, and reports the outage if it is the
-    /// first worker.
+    /// Counts this worker in the gauge `fleet.down`. If no other worker has reported the outage,
+    /// adds an event.
     fn report_down(&self, host: &dyn Host, active: &impl RulesInForce, now: Nanos) {
         if self.count(host, true) && heartbeat::claims_outage_event(host, &self.namespace, true) {
             let detail = match self.settings.on_outage {

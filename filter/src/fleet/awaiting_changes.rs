@@ -1,6 +1,6 @@
-//! Requests that arrive before this Envoy knows its fleet's changes. They wait for the first
-//! response about changes. Otherwise, after each start, a key that is banned at another Envoy would
-//! pass until that response.
+//! Holds requests that arrive before this Envoy knows the fleet's changes, until the first response
+//! with the changes. Otherwise, requests of a key that was banned through another Envoy would pass
+//! for a short time after each start.
 
 use loudou_limiter::Nanos;
 
@@ -10,23 +10,23 @@ use super::{
 use crate::host::Host;
 use crate::waiting::Ticket;
 
-/// Requests of one worker that wait for the changes. The worker waits once, until the changes are
-/// known and in force or the time-out of the first request has passed.
+/// Requests of one worker that wait for the fleet's changes. The worker waits only once after its
+/// start, until the changes are in force or the timeout of the first request has passed.
 #[derive(Debug, Default)]
 pub(super) struct AwaitingChanges {
-    /// True once requests are decided without this wait.
+    /// True once requests no longer wait for the changes.
     is_over: bool,
-    /// True once all changes were received. Some may not be in force yet.
+    /// True once all changes have been received. Some may not be in force yet.
     has_heard: bool,
-    /// End of the wait. Zero before the first request.
+    /// Time at which the wait ends. Zero before the first request.
     until: Nanos,
-    /// Earliest time of the next call.
+    /// Earliest time of the next call to fetch the changes.
     next_call: Nanos,
     requests: Vec<Ticket>,
 }
 
 impl AwaitingChanges {
-    /// Ends the wait. Returns the requests that must be decided.
+    /// Ends the wait. Returns the waiting requests, which must now be decided.
     pub(super) fn end(&mut self) -> Vec<Ready> {
         self.is_over = true;
         let requests = std::mem::take(&mut self.requests);
@@ -35,12 +35,13 @@ impl AwaitingChanges {
 
     /// Records that a call to fetch the changes was sent.
     pub(super) fn called(&mut self, timeout: Nanos, now: Nanos) {
-        // If one of two relays hangs, the next call may reach the other one.
+        // The next call is sent before this call times out, because it may reach another relay if
+        // this relay hangs.
         let young = Nanos::new(timeout.get().div_euclid(RECENT_CALL_DIVISOR));
         self.next_call = now.saturating_add(young);
     }
 
-    /// Returns the time at which the timer must fire.
+    /// Returns the time at which the timer must fire next.
     pub(super) fn due(&self) -> Option<Nanos> {
         if self.requests.is_empty() {
             return None;
@@ -53,7 +54,8 @@ impl AwaitingChanges {
 }
 
 impl Fleet {
-    /// Fetches the changes, unless this Envoy knows them already. Called before the first decision.
+    /// Fetches the changes, unless this Envoy already knows them. Must be called before the first
+    /// decision.
     pub(crate) fn start(
         &mut self,
         host: &dyn Host,
@@ -66,7 +68,8 @@ impl Fleet {
         self.send_heartbeat(host, active, now)
     }
 
-    /// Returns the time until which a request waits for the changes. `None` if it does not wait.
+    /// Returns the time until which a request must wait for the changes. `None` if the request need
+    /// not wait.
     pub(crate) fn awaits_changes(&mut self, host: &dyn Host, now: Nanos) -> Option<Nanos> {
         if self.early.is_over {
             return None;
@@ -76,14 +79,15 @@ impl Fleet {
         }
         let is_over = now >= self.early.until || self.breaker.is_open();
         if is_over || self.knows_changes(host, now) {
-            // The timer decides the requests that have waited.
+            // The next timer tick returns the requests that are still waiting.
             self.early.is_over = true;
             return None;
         }
         Some(self.early.until)
     }
 
-    /// Queues a request until the changes have arrived.
+    /// Queues a held request until the changes are in force. Sends a call to fetch the changes,
+    /// unless such a call is in flight.
     pub(crate) fn hold_for_changes(
         &mut self,
         host: &dyn Host,
@@ -100,7 +104,8 @@ impl Fleet {
         self.fetch_changes(host, active, now)
     }
 
-    /// Handles a timer tick for requests that wait for the changes.
+    /// Handles a timer tick for requests that wait for the changes. Returns the requests that must
+    /// now be decided.
     pub(super) fn tick_early(
         &mut self,
         host: &dyn Host,
@@ -121,8 +126,8 @@ impl Fleet {
         self.fetch_changes(host, active, now)
     }
 
-    /// Handles the receipt of the last change. `is_current` is true if they are also in force.
-    /// Returns the requests that must be decided.
+    /// Records that all changes have been received. If they are also in force (`is_current`),
+    /// returns the waiting requests, which must now be decided.
     pub(super) fn changes_received(
         &mut self,
         host: &dyn Host,
@@ -151,7 +156,7 @@ impl Fleet {
         self.send_heartbeat(host, active, now)
     }
 
-    /// Returns true if a worker of this Envoy has recently received all changes and applied them.
+    /// Returns true if a worker of this Envoy has recently confirmed that all changes are in force.
     fn knows_changes(&self, host: &dyn Host, now: Nanos) -> bool {
         let heartbeat = Heartbeat::find(host, &self.namespace);
         heartbeat.is_some_and(|heartbeat| heartbeat.is_current(now))

@@ -1,4 +1,4 @@
-//! The keys in the next call.
+//! The queue of keys that need tokens.
 
 use std::collections::VecDeque;
 
@@ -8,9 +8,9 @@ use loudou_store::BucketId;
 
 use crate::waiting::Ticket;
 
-/// Number of queued keys from which refills are dropped. A later request of the key asks for the
-/// refill again. A key with held requests is always queued. The maximum number of held requests
-/// bounds these keys.
+/// Number of queued keys above which no refills are queued. A later request of the key queues the
+/// refill again. Keys with held requests are always queued. The number of such keys is bounded,
+/// because the number of held requests is bounded.
 const MAX_DUE_KEYS: usize = 4_096;
 
 /// A key that needs tokens.
@@ -18,25 +18,26 @@ const MAX_DUE_KEYS: usize = 4_096;
 pub(super) struct DueKey {
     pub(super) id: BucketId,
     pub(super) key: String,
-    /// Costs of the requests that are held for the key.
+    /// Costs of the requests that wait for the key's tokens.
     pub(super) held: Held,
-    /// These requests in order of arrival. Clients of some may have left.
+    /// Requests that wait for the key's tokens, in order of arrival. The clients of some may have
+    /// left.
     pub(super) requests: Vec<Ticket>,
 }
 
-/// The keys that need tokens, each once, in order of arrival. So made-up keys cannot delay other
-/// keys by sorting before them.
+/// The keys that need tokens, without duplicates, in order of arrival. This order ensures that a
+/// flood of made-up keys cannot delay other keys by sorting before them.
 #[derive(Debug, Default)]
 pub(super) struct DueKeys {
-    /// Keys in the order of arrival.
+    /// Queued keys, in order of arrival.
     all: VecDeque<DueKey>,
-    /// Number of the first key, counted from the start of the worker.
+    /// Number of keys removed from the queue so far, which is the number of the first queued key.
     first: u64,
-    /// Numbers of the keys, sorted by their addresses. A map would add 5 KiB to the module.
+    /// Number of each queued key, sorted by bucket ID. A map would add 5 KiB to the Wasm module.
     numbers: Vec<(BucketId, u64)>,
-    /// Number of keys with held requests.
+    /// Number of queued keys with held requests.
     urgent: usize,
-    /// Time since which the first key without held requests waits.
+    /// Time at which a refill was last added to an empty queue.
     since: Nanos,
 }
 
@@ -45,8 +46,9 @@ impl DueKeys {
         self.all.is_empty()
     }
 
-    /// Returns the time at which a call is due: at once for a held request or for `most` keys, and
-    /// otherwise when the first refill has waited for `max_delay`.
+    /// Returns the time at which a call is due. A held request or `most` queued keys make a call
+    /// due immediately. Otherwise, the call is due when the first refill has been queued for
+    /// `max_delay`.
     pub(super) fn due(&self, max_delay: Nanos, most: usize) -> Nanos {
         if self.urgent > 0 || self.all.len() >= most {
             return Nanos::ZERO;
@@ -54,7 +56,7 @@ impl DueKeys {
         self.since.saturating_add(max_delay)
     }
 
-    /// Records that a key needs tokens for a held request with this cost.
+    /// Queues a key that needs tokens for a held request with this cost.
     pub(super) fn hold(&mut self, id: BucketId, key: &str, cost: u64, request: Ticket) {
         let Some(due) = self.of(id, key) else { return };
         let held = &mut due.held;
@@ -68,7 +70,7 @@ impl DueKeys {
         self.urgent = self.urgent.saturating_add(is_first.into());
     }
 
-    /// Records that a key needs a refill.
+    /// Queues a key that needs a refill.
     pub(super) fn refill(&mut self, id: BucketId, key: &str, now: Nanos) {
         if self.all.is_empty() {
             self.since = now;
@@ -101,7 +103,7 @@ impl DueKeys {
         self.all.get_mut(place)
     }
 
-    /// Removes the first `most` keys.
+    /// Removes and returns up to `most` keys from the front of the queue.
     pub(super) fn take(&mut self, most: usize) -> Vec<DueKey> {
         let most = most.min(self.all.len());
         let mut due_keys = Vec::with_capacity(most);
@@ -118,7 +120,7 @@ impl DueKeys {
         due_keys
     }
 
-    /// Removes all keys.
+    /// Removes and returns all keys.
     pub(super) fn clear(&mut self) -> Vec<DueKey> {
         self.take(usize::MAX)
     }
@@ -160,8 +162,8 @@ mod tests {
         assert!(due_keys.is_empty());
     }
 
-    /// Made-up keys of one rule do not delay the calls for another rule's keys, even if they are at
-    /// lower addresses.
+    /// Made-up keys of one rule do not delay calls for another rule's keys, even if their bucket
+    /// IDs are lower.
     #[test]
     fn who_came_first_is_asked_for_first() {
         for rule in [0, 9] {

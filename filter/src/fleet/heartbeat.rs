@@ -1,5 +1,5 @@
-//! Heartbeat state that an Envoy's workers share: the last heartbeat call by any of them, and the
-//! engine's answer.
+//! Heartbeat state in shared data, which all workers of an Envoy use: the time of the last
+//! heartbeat, and the engine's last answer.
 
 use loudou_limiter::Nanos;
 use loudou_limiter::lease::{LeaseSettings, Phase};
@@ -10,43 +10,43 @@ use loudou_store::swap::{Swapped, swap};
 use crate::bytes::{put_number, take_number};
 use crate::host::{Host, HostStore};
 
-/// Minimum interval between two heartbeats of this Envoy. A change leaves with one heartbeat and
-/// arrives at another Envoy with one of its heartbeats. With [`TURN_CHECK_INTERVAL`], this takes less than a
-/// second.
+/// Minimum interval between two heartbeats of this Envoy. One heartbeat reports a change to the engine, and a heartbeat
+/// of each other Envoy fetches it. With [`TURN_CHECK_INTERVAL`], this takes less than a second in total.
 pub(crate) const INTERVAL: Nanos = Nanos::from_millis(350);
-/// Interval at which each worker checks if a heartbeat is due.
+/// Interval at which each worker checks whether a heartbeat is due.
 pub(super) const TURN_CHECK_INTERVAL: Nanos = Nanos::from_millis(200);
 
-/// Time without any answer after which all workers treat the engine as down, including workers that
-/// make no calls because the engine denied all their keys.
+/// Time without any relay response after which all workers treat the engine as down. The timeout
+/// also applies to workers that send no calls because the engine has denied tokens for all their
+/// keys.
 const ENGINE_TIMEOUT: Nanos = Nanos::from_secs(3);
 
-/// Time without a call after which the configuration counts as one without a fleet.
+/// Time without a heartbeat after which the fleet is assumed to be no longer configured.
 const GONE: Nanos = Nanos::from_secs(60);
 
-/// Time for which received changes count as known. A change takes effect within this time at all
-/// Envoys of a fleet.
+/// Time for which this Envoy's knowledge of the changes is considered current after a heartbeat. A
+/// change takes effect at all Envoys of a fleet within this time.
 const CURRENT: Nanos = Nanos::from_secs(1);
 
-/// The shared heartbeat state.
+/// The heartbeat state in shared data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Heartbeat {
-    /// Time of the last call by any worker.
+    /// Time of the last heartbeat, by any worker.
     called_at: Nanos,
     /// Time of the engine's last answer. Zero for never.
     pub(crate) answered_at: Nanos,
-    /// Number of Envoys that the engine reported.
+    /// Number of Envoys last reported by the engine. 0 if the engine has not reported a number.
     pub(crate) envoys: u64,
-    /// 1 if the last event reported an outage, else 0.
+    /// 1 if the last fleet event reported an outage, otherwise 0.
     is_down: u64,
-    /// Behaviour during an outage.
+    /// Configured behaviour during an outage.
     on_outage: OnOutage,
-    /// Time of the last relay response, even if it reported that the engine is down. Zero for
-    /// never.
+    /// Time of the last relay response without any answer from the engine. Zero for never.
     reached_at: Nanos,
-    /// Last time at which all the engine's changes were known and in force here. Zero for never.
+    /// Last time at which all changes that the engine has were in force at this Envoy. Zero for
+    /// never.
     current_at: Nanos,
-    /// Number of Envoys that the settings assume until the engine reports one.
+    /// Number of Envoys that the settings assume until the engine reports a number.
     assumed: u64,
 }
 
@@ -91,21 +91,21 @@ impl Heartbeat {
         bytes
     }
 
-    /// Returns true if relay calls have had no response for a while. `answered_at` is the last
-    /// response to the calling worker. A response without the engine counts as well, because each
-    /// key notes separately that the engine does not answer for it.
+    /// Returns true if relay calls have had no response for [`ENGINE_TIMEOUT`]. `answered_at` is
+    /// the time of the last response to the calling worker. A relay response without any answer
+    /// from the engine counts as a response, because each lease handles missing answers separately.
     pub(super) fn is_silent(self, answered_at: Nanos) -> bool {
         let answered_at = self.answered_at.max(self.reached_at).max(answered_at);
         !answered_at.is_zero() && self.called_at.since(answered_at) >= ENGINE_TIMEOUT
     }
 
-    /// Returns true if the last event reported an outage.
+    /// Returns true if the last fleet event reported an outage.
     pub(super) const fn is_down(self) -> bool {
         self.is_down > 0
     }
 
-    /// Returns the fleet state for a hypothetical request, which never waits and requests no
-    /// tokens.
+    /// Returns the fleet state for the decision on a sample request, which never waits and requests
+    /// no tokens.
     pub(crate) fn view(self) -> FleetView {
         FleetView {
             lease: LeaseSettings {
@@ -120,8 +120,8 @@ impl Heartbeat {
         }
     }
 
-    /// Returns the number of Envoys that the engine last reported, or that the settings assume. At
-    /// least 1.
+    /// Returns the number of Envoys in the fleet, as last reported by the engine or as assumed in
+    /// the settings. At least 1.
     pub(super) fn known_envoys(self) -> u32 {
         let envoys = match self.envoys {
             0 => self.assumed,
@@ -130,18 +130,18 @@ impl Heartbeat {
         u32::try_from(envoys).unwrap_or(u32::MAX).max(1)
     }
 
-    /// Returns true if the engine's changes are known and in force here.
+    /// Returns true if all changes that the engine has were recently in force at this Envoy.
     pub(crate) fn is_current(self, now: Nanos) -> bool {
         !self.current_at.is_zero() && now.since(self.current_at) < CURRENT
     }
 
-    /// Returns true if a worker has recently called or tried to. Otherwise the configuration no
-    /// longer has a fleet.
+    /// Returns true if a worker has recently sent or attempted a heartbeat. Otherwise, no fleet is
+    /// configured any more.
     pub(crate) fn is_alive(self, now: Nanos) -> bool {
         now.since(self.called_at) < GONE
     }
 
-    /// Returns the shared state. `None` if no worker has been configured with a fleet.
+    /// Reads the heartbeat state. `None` if no worker was ever configured with a fleet.
     pub(crate) fn find(host: &dyn Host, share: &str) -> Option<Self> {
         let mut bytes = Vec::new();
         let found = host.shared_get(&key(share), &mut bytes).ok()?;
@@ -149,7 +149,7 @@ impl Heartbeat {
     }
 }
 
-/// Returns the shared state, and true if it is this worker's turn to call.
+/// Returns the heartbeat state, and true if this worker must send the next heartbeat.
 pub(super) fn claim_turn(
     host: &dyn Host,
     share: &str,
@@ -171,8 +171,8 @@ pub(super) fn claim_turn(
     (heartbeat, swapped == Ok(Swapped::Done))
 }
 
-/// Returns true to exactly one worker, which must then add an event, when the engine becomes
-/// unavailable or available.
+/// Claims the event that the engine has become unavailable or available again. Returns true to
+/// exactly one worker, which must then add the event.
 pub(super) fn claims_outage_event(host: &dyn Host, share: &str, is_down: bool) -> bool {
     let swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
         let heartbeat = Heartbeat::read(found.unwrap_or_default());
@@ -185,9 +185,9 @@ pub(super) fn claims_outage_event(host: &dyn Host, share: &str, is_down: bool) -
     swapped == Ok(Swapped::Done)
 }
 
-/// Records that a relay answered, although it reported its engine as down.
+/// Records a relay response without any answer from the engine.
 pub(super) fn mark_reached(host: &dyn Host, share: &str, now: Nanos) {
-    // If this fails, the next response repeats it.
+    // If the write fails, the next response repeats it.
     let _swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
         let heartbeat = Heartbeat {
             reached_at: now,
@@ -197,9 +197,9 @@ pub(super) fn mark_reached(host: &dyn Host, share: &str, now: Nanos) {
     });
 }
 
-/// Records that this Envoy follows all changes that the engine has.
+/// Records that all changes that the engine has are in force at this Envoy.
 pub(super) fn mark_current(host: &dyn Host, share: &str, now: Nanos) {
-    // If this fails, the next response repeats it.
+    // If the write fails, the next response repeats it.
     let _swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
         let heartbeat = Heartbeat {
             current_at: now,
@@ -209,11 +209,11 @@ pub(super) fn mark_current(host: &dyn Host, share: &str, now: Nanos) {
     });
 }
 
-/// Records an answer of the engine. `envoys` is `None` in the answer to a call for keys. Returns
-/// true if the last event reported an outage.
+/// Records an answer of the engine. `envoys` is `None` if the call was not a heartbeat. Returns
+/// true if the last fleet event reported an outage.
 pub(super) fn answered(host: &dyn Host, share: &str, envoys: Option<u64>, now: Nanos) -> bool {
     let mut was_down = false;
-    // If this fails, the next response repeats it.
+    // If the write fails, the next response repeats it.
     let _swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
         let before = Heartbeat::read(found.unwrap_or_default());
         was_down = before.is_down > 0;
@@ -227,7 +227,7 @@ pub(super) fn answered(host: &dyn Host, share: &str, envoys: Option<u64>, now: N
     was_down
 }
 
-/// Marks the changes as known for the duration of a test.
+/// Marks the changes as in force for the duration of a test.
 #[cfg(test)]
 pub(crate) fn know_changes(host: &dyn Host, share: &str) {
     mark_current(host, share, Nanos::MAX);
@@ -274,7 +274,8 @@ mod tests {
         assert_eq!((heartbeat.envoys, heartbeat.answered_at), (3, at(1_006)));
         assert_eq!(Heartbeat::find(&host, "s"), Some(heartbeat));
         assert!(calls(2_005));
-        // Calls have had no response for three seconds, unless another worker received one later.
+        // Relay calls have had no response for three seconds, except in the case of a worker that
+        // got a response later.
         let heartbeat = || claims(0).0;
         assert!(calls(3_005) && !heartbeat().is_silent(Nanos::ZERO));
         assert!(calls(4_010) && heartbeat().is_silent(Nanos::ZERO));

@@ -1,14 +1,14 @@
-//! Sends edits, overrides and bans through the fleet: a change that an operator makes at one Envoy
-//! takes effect at every Envoy.
+//! Propagates edits, overrides and bans through the fleet, so that a change that an operator makes
+//! at one Envoy takes effect at every Envoy.
 //!
-//! One value in shared data holds the changes ([`Changes`]): the local changes that the engine does
-//! not have yet, and the current changes of the engine. The worker that sends the heartbeat reports
-//! the local changes and receives the engine's ([`adopt_response`](Changes::adopt_response)). A change from another
-//! Envoy is applied with the same operations as a local change if the rule is the same here.
-//! Otherwise the change waits.
+//! One shared data value contains the changes ([`Changes`]): local changes that have not been reported to the engine
+//! yet, and the current changes that the engine has. The worker that sends the heartbeat reports local changes, and
+//! receives changes from the engine ([`adopt_response`](Changes::adopt_response)). If this Envoy has the same version
+//! of the rule, a change from another Envoy is applied like a local change. If this Envoy has another version, the
+//! change waits.
 //!
 //! If two changes have the same name, the engine decides which of them takes effect (see
-//! [`loudou_api::Change`]). Changes of different versions of a rule can have separate names
+//! [`loudou_api::Change`]). Changes to different versions of a rule can have separate names
 //! ([`base_of`]).
 
 use loudou_api::{ChangeName, MAX_ALL_CHANGES_BYTES, MAX_CHANGES, SHOWN_CHANGE_NAME, Spread};
@@ -32,37 +32,40 @@ pub(crate) use changes::Sent;
 
 mod changes;
 
-// The part of an engine response that is about changes.
+// Changes in a relay response.
 
-/// The part of a response that is about changes.
+/// The part of a relay response that concerns changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ChangesAnswer {
-    /// Identifies the engine's state. Empty if the response is not about changes.
+    /// Identifies the engine's data set, which changes if the engine loses its data. Empty if the
+    /// response contains nothing about changes.
     pub(crate) epoch: String,
     pub(crate) generation: u64,
     pub(crate) received: Vec<ReceivedChange>,
-    /// Changes of the call that the engine refused: names, possibly cut, and reasons.
+    /// Reported changes that the engine refused: their names, which may be truncated, and the
+    /// reasons.
     pub(crate) refused: Vec<(String, String)>,
-    /// True if more changes follow.
+    /// True if the engine has more changes than the response contains.
     pub(crate) more: bool,
 }
 
-/// A change in a response.
+/// A change in a relay response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReceivedChange {
     pub(crate) name: String,
-    /// JSON of the change. Empty if it is an end.
+    /// JSON of the change. Empty if the change removes an earlier change.
     pub(crate) value: Vec<u8>,
-    /// Age of the change.
+    /// Time since the change was made.
     pub(crate) age: Nanos,
-    /// Time until it expires. `None` for never.
+    /// Time until the change expires. `None` for never.
     pub(crate) ends_in: Option<Nanos>,
     pub(crate) by: String,
     pub(crate) generation: u64,
 }
 
 impl ChangesAnswer {
-    /// Returns the engine's reason for refusing a change with this name.
+    /// Returns the reason for which the engine refused the change with this name. `None` if the
+    /// change was not refused.
     pub(crate) fn refusal(&self, name: &str) -> Option<&str> {
         let mut refused = self.refused.iter();
         let is_cut = |cut: &str| cut.chars().count() >= SHOWN_CHANGE_NAME;
@@ -73,8 +76,9 @@ impl ChangesAnswer {
 }
 
 impl Changes {
-    /// Adopts the response to a call that reported these changes, by name and version. Returns
-    /// false if the response is not about changes.
+    /// Updates the changes from the response to a call. `reported` contains the names and versions
+    /// of the changes that the call reported. Returns false if the response contains nothing about
+    /// changes.
     pub(crate) fn adopt_response(
         &mut self,
         reported: &[(String, u64)],
@@ -86,7 +90,7 @@ impl Changes {
         }
         let is_other = self.head.epoch != response.epoch;
         if is_other {
-            // The engine was replaced or has lost its state, so all changes are reported again.
+            // The engine was replaced or has lost its data, so all changes must be reported again.
             for change in &mut self.all {
                 change.generation = 0;
                 if change.sent == Sent::Known {
@@ -116,8 +120,8 @@ impl Changes {
         true
     }
 
-    /// Returns true if there is space for another change. The limit is twice the engine's own
-    /// limit, because this Envoy may have as many changes that the engine does not have yet.
+    /// Returns true if there is room for another change. The limits are twice the engine's limits,
+    /// because this Envoy may have as many unreported changes as the engine has changes.
     fn has_room(&self) -> bool {
         let (most, most_bytes) = (MAX_CHANGES * 2, MAX_ALL_CHANGES_BYTES * 2);
         self.all.len() < most && self.bytes_of_all() < most_bytes
@@ -127,16 +131,17 @@ impl Changes {
         let made_at = Nanos::new(now.get().saturating_sub(received.age.get()));
         let mut here = LocalState::ToApply;
         match self.find(&received.name) {
-            // A later response has been handled before this one.
+            // A newer response was handled before this response.
             Some(before) if received.generation <= before.generation => return,
             Some(before) if before.value == received.value => {
                 (before.sent, before.generation) = (Sent::Known, received.generation);
                 return;
             }
-            // The local change is newer and not reported yet. The engine decides between the two.
+            // The local change is newer and has not been reported yet. Once it is reported, the
+            // engine decides which change takes effect.
             Some(before) if before.sent != Sent::Known && before.made_at >= made_at => return,
-            // There was no change to end, so nothing is done. A penalty ban that came later stays
-            // in effect.
+            // This Envoy has no change to remove, so nothing needs to be applied. In particular, a
+            // penalty ban that was imposed later is not lifted.
             None if received.value.is_empty() && first_time => here = LocalState::InForce,
             _ => {}
         }
@@ -157,12 +162,13 @@ impl Changes {
     }
 }
 
-// The JSON of changes.
+// JSON values of changes.
 
 /// JSON value of a ban.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct BanValue {
-    /// Rule tag. A rule with other keys has no such bucket.
+    /// Tag of the rule. If the rule with this name has another tag, its keys differ, so the ban
+    /// does not apply.
     pub(crate) tag: u32,
     pub(crate) by: String,
     pub(crate) reason: String,
@@ -174,7 +180,7 @@ impl BanValue {
         as_read(&serde_json::to_vec(self).unwrap_or_default())
     }
 
-    /// Parses a ban. Returns `None` if it is damaged.
+    /// Parses a ban. Returns `None` if the JSON is invalid.
     pub(crate) fn read(value: &[u8]) -> Option<Self> {
         let ban: Value = serde_json::from_slice(value).ok()?;
         Some(Self {
@@ -186,7 +192,7 @@ impl BanValue {
     }
 }
 
-/// Returns the JSON value of an edit or override: its content, and the identity of the rule for
+/// Returns the JSON value of an edit or override: its content, and the ID of the rule version for
 /// which it was made.
 fn of_edit(base: &str, gives: &impl Serialize) -> Vec<u8> {
     let gives = serde_json::to_vec(gives).unwrap_or_default();
@@ -194,8 +200,8 @@ fn of_edit(base: &str, gives: &impl Serialize) -> Vec<u8> {
     as_read(&[head.as_bytes(), &gives, b"}"].concat())
 }
 
-/// Returns the JSON as it looks after reading and writing it again. The engine returns it in this
-/// form, so it can be compared.
+/// Normalizes JSON by parsing and serializing it. The engine returns values in this form, so that
+/// they can be compared with local values.
 fn as_read(json: &[u8]) -> Vec<u8> {
     let value: Option<Value> = serde_json::from_slice(json).ok();
     value.map_or_else(Vec::new, |value| {
@@ -203,25 +209,27 @@ fn as_read(json: &[u8]) -> Vec<u8> {
     })
 }
 
-/// Returns the identity of the rule for which an edit or override was made.
+/// Returns the ID of the rule version for which an edit or override was made, called its base.
 pub(crate) fn base_of(value: &Value) -> Option<&str> {
     value.get("base")?.as_str()
 }
 
-// Versions of one rule, which the Envoys of a fleet have during a deployment. Each version has its
-// own edits and overrides.
+// Versions of a rule. During a deployment, the Envoys of a fleet have different versions of the
+// same rule. Each version has its own edits and overrides.
 //
-// Envoys of all builds use the plain name of an edit for one version. A change of another version
-// gets a name that includes its base, but only while the plain name is taken. If another version
-// takes the plain name from an Envoy's change, the Envoy reports the change again under the longer
-// name. So no change is lost, and older builds need no knowledge of the longer names.
+// The plain name of an edit or override belongs to the change of one rule version. While the plain
+// name is in use, a change of another version gets a longer name that includes its base. If a
+// change of another version takes over the plain name of an Envoy's change, the Envoy reports its
+// change again under the longer name. So no change is lost, and older builds work without support
+// for the longer names.
 
-/// Maximum number of rule versions with a change of one kind. Past configurations count, because
-/// they may come back. If there are more, the oldest change ends.
+/// Maximum number of rule versions for which one edit or override can have a change. Versions in
+/// past configurations are included, because a rollback may bring them back. If there are more
+/// versions, the oldest change is removed.
 const MAX_BASES: usize = 8;
 
 impl Changes {
-    /// Returns the changes to note for a change that was made here.
+    /// Converts a change that was made at this Envoy to the changes that must be stored.
     fn to_note(&self, made: &LocalChange, now: Nanos) -> Vec<Change> {
         let change = |name: &ChangeName, value: &[u8], until: Nanos| Change {
             name: name.to_string(),
@@ -247,8 +255,8 @@ impl Changes {
         all
     }
 
-    /// If another version of the rule takes the plain name, keeps the change that is in force here
-    /// under a name with its base.
+    /// If a received change takes over the plain name for another version of the rule, keeps the
+    /// change that is in force here under a name that includes its base.
     fn keep_of_base(&mut self, name: &str, value: &[u8], now: Nanos) {
         let Some(before) = self
             .of(name)
@@ -279,7 +287,7 @@ impl Changes {
         }
     }
 
-    /// Ends the oldest changes if too many versions of a rule have one.
+    /// Removes the oldest changes if too many versions of a rule have a change like `about`.
     fn end_too_many(&mut self, about: &ChangeName, now: Nanos) {
         let about = about.with_base(None);
         let is_one = |change: &&Change| {
@@ -301,16 +309,17 @@ impl Changes {
         }
     }
 
-    /// Returns the changes whose names include a base.
+    /// Returns the changes whose names include their base.
     pub(crate) fn with_bases(&self) -> Vec<&Change> {
         let all = self.all.iter();
-        // `@` only separates the base. Everywhere else in a name it is escaped.
+        // In a name, `@` occurs only as the separator before the base, because it is escaped
+        // elsewhere.
         all.filter(|change| change.name.contains('@')).collect()
     }
 
-    /// Returns the local state of a change that must not be applied here, because it is for another
-    /// version of the rule, or because another change takes precedence. Returns `None` if the
-    /// change may have to be applied.
+    /// Returns the new local state of a change that must not be applied, because it is for another
+    /// version of the rule or because another change takes precedence. Returns `None` if the change
+    /// may have to be applied.
     pub(crate) fn precluded_state(
         &self,
         with_bases: &[&Change],
@@ -328,7 +337,7 @@ impl Changes {
             None => {
                 let name = about.with_base(Some(base)).to_string();
                 let mut named = with_bases.iter().filter(|named| !named.is_end());
-                // An end under the plain name may belong to another version.
+                // A removal under the plain name may belong to another version of the rule.
                 named.any(|named| named.name == name && (is_end || named.made_at > change.made_at))
             }
         };
@@ -343,19 +352,20 @@ impl Changes {
         self.all.iter().find(|change| change.name == name)
     }
 
-    /// Returns the base of the change with this name, unless it is an end.
+    /// Returns the base of the change with this name. `None` for a removal.
     fn base_of(&self, name: &str) -> Option<String> {
         self.of(name)?.base()
     }
 }
 
 impl Change {
-    /// Returns true if this ends an earlier change of its name.
+    /// Returns true if this change removes an earlier change with the same name.
     pub(crate) const fn is_end(&self) -> bool {
         self.value.is_empty()
     }
 
-    /// Returns the identity of the rule for which the change was made, from its value.
+    /// Returns the ID of the rule version for which the change was made, from the JSON of the
+    /// change.
     fn base(&self) -> Option<String> {
         base_in(&self.value)
     }
@@ -369,20 +379,20 @@ fn base_in(value: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests;
 
-/// A change that an operator made here.
+/// A change that an operator made at this Envoy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LocalChange {
     pub(crate) name: ChangeName,
-    /// Version of the rule to which an edit or override belongs. `None` for a ban.
+    /// ID of the rule version for which an edit or override was made. `None` for a ban.
     base: Option<String>,
-    /// JSON of the change. Empty for an end.
+    /// JSON of the change. Empty for a removal.
     pub(crate) value: Vec<u8>,
     /// Expiry time. [`Nanos::MAX`] for never.
     pub(crate) until: Nanos,
 }
 
 impl LocalChange {
-    /// Creates the end of an earlier change with this name.
+    /// Creates a change that removes the earlier change with this name.
     fn end(name: ChangeName, base: Option<&str>) -> Self {
         Self {
             name,
@@ -392,7 +402,7 @@ impl LocalChange {
         }
     }
 
-    /// Creates the ban of a key.
+    /// Creates a change that bans a key.
     pub(crate) fn ban(rule: &str, key: &str, ban: &BanValue, until: Option<Nanos>) -> Self {
         Self {
             name: ban_of(rule, key),
@@ -402,12 +412,12 @@ impl LocalChange {
         }
     }
 
-    /// Creates the end of a ban.
+    /// Creates a change that lifts the ban of a key.
     pub(crate) fn unban(rule: &str, key: &str) -> Self {
         Self::end(ban_of(rule, key), None)
     }
 
-    /// Returns the differences between a rule's edits before and after.
+    /// Returns the changes to a rule's edit and overrides between two states of its record.
     pub(crate) fn of_rule(before: &RuleRecord, after: &RuleRecord) -> Vec<Self> {
         let rule = &after.base.name;
         let base = after.base_id();
@@ -457,8 +467,8 @@ fn ban_of(rule: &str, key: &str) -> ChangeName {
     }
 }
 
-/// Stores changes that were just made here, for the next heartbeat. Returns `None` if no worker is
-/// configured with a fleet, or if there are no changes.
+/// Stores changes that were just made at this Envoy, so that the next heartbeat reports them.
+/// Returns `None` if no fleet is configured or there are no changes.
 pub(crate) fn note(
     host: &dyn Host,
     share: &str,
@@ -485,7 +495,7 @@ fn key(share: &str) -> Vec<u8> {
     [share.as_bytes(), b":changes"].concat()
 }
 
-/// Returns the current changes. Empty without a fleet.
+/// Reads the current changes. Empty if no fleet is configured.
 pub(crate) fn find(host: &dyn Host, share: &str) -> Changes {
     let mut bytes = Vec::new();
     let found = host.shared_get(&key(share), &mut bytes);
@@ -493,7 +503,7 @@ pub(crate) fn find(host: &dyn Host, share: &str) -> Changes {
     found.unwrap_or_default()
 }
 
-/// Returns only the head of the changes, which suffices for most checks.
+/// Reads only the head of the changes, which suffices for most checks.
 pub(crate) fn head(host: &dyn Host, share: &str) -> Head {
     let mut bytes = Vec::new();
     let found = host.shared_get(&key(share), &mut bytes);
@@ -501,7 +511,8 @@ pub(crate) fn head(host: &dyn Host, share: &str) -> Head {
     found.unwrap_or_default()
 }
 
-/// Changes the shared value, unless `change` returns false. Returns true if the value was written.
+/// Calls `change` with the current changes, and stores them if `change` returns true. Returns true
+/// if they were stored.
 pub(crate) fn change(
     host: &dyn Host,
     share: &str,

@@ -1,6 +1,6 @@
-//! Converts between the core's types and the relay's JSON. The types of [`loudou_api`] are the
-//! contract, but their derived code would add 50 KiB to the module. So the JSON is written and read
-//! as a tree here.
+//! Converts between the limiter's types and the JSON of relay calls. The format is defined by types
+//! in [`loudou_api`], but their derived code would add 50 KiB to the Wasm module. So this module
+//! builds and reads the JSON as a [`Value`] tree.
 
 use loudou_api::RELAY_HEADER;
 use loudou_limiter::Nanos;
@@ -11,20 +11,20 @@ use super::travel::{self, Changes, ChangesAnswer, ReceivedChange};
 use crate::host::Host;
 use crate::json::{list, number, optional, text};
 
-/// Maximum size of a response, in bytes. Responses with 512 keys, or with the changes of one call,
-/// are smaller.
+/// Maximum size of a response, in bytes. A response with 512 keys is smaller, and so is a response
+/// with the maximum amount of changes.
 const MAX_ANSWER: usize = 512 << 10;
 
 fn object(fields: &mut [(&str, Value)]) -> Value {
     let mut object = Map::new();
-    // `collect` would pull in a sort, which adds 5 KiB to the module.
+    // `collect` would use a sort, which would add 5 KiB to the Wasm module.
     for (name, value) in fields {
         object.insert((*name).to_owned(), value.take());
     }
     Value::Object(object)
 }
 
-/// Returns a call for keys.
+/// Returns the JSON of a call that requests tokens for keys.
 pub(super) fn call(namespace: &str, keys: Vec<Value>) -> Vec<u8> {
     let call = object(&mut [
         ("namespace", namespace.into()),
@@ -34,8 +34,8 @@ pub(super) fn call(namespace: &str, keys: Vec<Value>) -> Vec<u8> {
     serde_json::to_vec(&call).unwrap_or_default()
 }
 
-/// Returns a heartbeat call. It shows that this Envoy is alive, reports the changes that the engine
-/// does not have, and fetches the changes that are unknown here.
+/// Returns the JSON of a heartbeat call. The call shows that this Envoy is alive, reports local
+/// changes, and fetches changes that this Envoy does not have yet.
 pub(super) fn heartbeat_call(
     namespace: &str,
     instance: &str,
@@ -73,7 +73,7 @@ fn unsent(change: &travel::Change, now: Nanos) -> Value {
     ])
 }
 
-/// Returns the JSON of a key's demand.
+/// Returns the JSON of a key's request for tokens.
 pub(super) fn asked(rule: &str, key: &str, terms: &Terms, demand: Demand) -> Value {
     let limits = terms.limits().iter().copied().map(limit);
     object(&mut [
@@ -108,15 +108,16 @@ fn limit(limit: Shared) -> Value {
 /// A relay response.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Answer {
-    /// Grant of each key. `None` for a key for which the engine did not answer.
+    /// Grant for each key. `None` for a key about which the engine did not answer.
     pub(super) grants: Vec<Option<Grant>>,
-    /// Number of Envoys that the engine knows. 0 if it was not asked or did not answer.
+    /// Number of Envoys that the engine has counted. 0 if the call was not a heartbeat, or if the
+    /// engine did not answer.
     pub(super) envoys: u64,
     pub(super) changes: ChangesAnswer,
 }
 
-/// Returns the relay's response to a call with this many keys. Returns `None` for any other
-/// response, from Envoy or from a proxy in between, and for a truncated one.
+/// Returns the relay's response to a call with `keys` keys. Returns `None` if the response came
+/// from Envoy or another proxy instead of the relay, or if it is an error, too large or invalid.
 pub(super) fn received(host: &dyn Host, size: usize, keys: usize) -> Option<Answer> {
     let is_ok = host.called_header(":status")? == b"200";
     host.called_header(RELAY_HEADER).filter(|_| is_ok)?;
@@ -126,7 +127,7 @@ pub(super) fn received(host: &dyn Host, size: usize, keys: usize) -> Option<Answ
     answer(&host.called_body(MAX_ANSWER)?, keys)
 }
 
-/// Parses a response. Returns `None` if it does not answer a call with this many keys.
+/// Parses a response. Returns `None` if the response is invalid or does not have `keys` answers.
 fn answer(answer: &[u8], keys: usize) -> Option<Answer> {
     let answer: Value = serde_json::from_slice(answer).ok()?;
     let answers = answer.get("keys")?.as_array()?;
@@ -139,7 +140,8 @@ fn answer(answer: &[u8], keys: usize) -> Option<Answer> {
 }
 
 fn parse_changes(answer: &Value) -> Option<ChangesAnswer> {
-    // These are loops because each `collect` into an option adds half a KiB to the module.
+    // Loops are used because each `collect` into an `Option` would add half a KiB to the Wasm
+    // module.
     let each = |name| match answer.get(name).and_then(Value::as_array) {
         Some(list) => list.as_slice(),
         None => &[],
@@ -198,7 +200,7 @@ const fn micros(micros: u64) -> Nanos {
     Nanos::new(micros.saturating_mul(1_000))
 }
 
-/// Returns random bits, so that many Envoys do not all act at the same moment.
+/// Returns random bits for jitter, so that the Envoys of a fleet do not all act at the same moment.
 pub(super) fn jitter(host: &dyn Host) -> u64 {
     let random = host.random();
     random.first_chunk().copied().map_or(0, u64::from_le_bytes)
@@ -254,7 +256,7 @@ mod tests {
         );
     }
 
-    /// Returns a ban as it is stored, and as the contract shows it half a second later.
+    /// Returns a ban in its stored form, and as sent to the relay half a second later.
     fn ban() -> (travel::Change, Change) {
         let kept = travel::Change {
             name: "ban/r/k%2F".to_owned(),
@@ -276,7 +278,7 @@ mod tests {
         (kept, travels)
     }
 
-    /// Returns the end of an edit as it is stored, and as the contract shows it half a second
+    /// Returns the removal of an edit in its stored form, and as sent to the relay half a second
     /// later.
     fn end() -> (travel::Change, Change) {
         let kept = travel::Change {

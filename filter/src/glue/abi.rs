@@ -1,8 +1,8 @@
-//! Envoy's host functions of the proxy-wasm ABI 0.2.1, without panics.
+//! Wrappers for the host functions of the proxy-wasm ABI 0.2.1 that never panic.
 //!
-//! The proxy-wasm SDK panics on an unexpected status. Here statuses are plain numbers, and an
-//! unknown number counts as a failure. Buffers that the host returns were allocated by
-//! `proxy_on_memory_allocate` with exactly their length, and this module owns them.
+//! The proxy-wasm SDK panics on an unexpected status. In this module, statuses are plain numbers,
+//! and unknown numbers are treated as failures. The host allocates each buffer that it returns with
+//! `proxy_on_memory_allocate`, with the exact length of the data, and this module owns the buffer.
 
 #![expect(unsafe_code, reason = "the ABI is C functions over pointers")]
 
@@ -112,7 +112,7 @@ unsafe extern "C" {
     fn random_get(bytes: *mut u8, len: usize) -> u32;
 }
 
-/// Calls a host function that returns bytes. Returns the status if it is not OK.
+/// Calls a host function that returns bytes. The error is the status of the host function.
 fn bytes(call: impl FnOnce(*mut *mut u8, *mut usize) -> u32) -> Result<Vec<u8>, u32> {
     let mut data = null_mut();
     let mut len = 0;
@@ -130,7 +130,7 @@ fn bytes(call: impl FnOnce(*mut *mut u8, *mut usize) -> u32) -> Result<Vec<u8>, 
 
 /// Returns the configuration of the plugin that Envoy is configuring.
 pub(super) fn plugin_configuration() -> Option<Vec<u8>> {
-    // SAFETY: the pointers refer to live locals in `bytes`.
+    // SAFETY: the pointers refer to live variables in `bytes`.
     bytes(|data, len| unsafe {
         proxy_get_buffer_bytes(PLUGIN_CONFIGURATION, 0, usize::MAX, data, len)
     })
@@ -139,35 +139,35 @@ pub(super) fn plugin_configuration() -> Option<Vec<u8>> {
 
 /// Sets the period of this plugin's timer, in milliseconds. 0 stops the timer.
 pub(super) fn set_tick_period_ms(period: u32) {
-    // SAFETY: no pointers.
+    // SAFETY: the call passes no pointers.
     let _status = unsafe { proxy_set_tick_period_milliseconds(period) };
 }
 
-/// Logs why the VM is about to die.
+/// Logs the panic that is about to kill the VM.
 pub(super) fn log_panic(what: &str) {
     log(CRITICAL, what);
 }
 
 fn log(level: u32, line: &str) {
-    // SAFETY: pointer and length describe a live str.
+    // SAFETY: pointer and length describe a live string.
     let _status = unsafe { proxy_log(level, line.as_ptr(), line.len()) };
 }
 
-/// Implementation of [`Host`] by Envoy's host functions.
+/// Implements [`Host`] with Envoy's host functions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EnvoyHost;
 
 impl Host for EnvoyHost {
     fn now(&self) -> Nanos {
         let mut time = 0;
-        // SAFETY: the pointer refers to a live local.
+        // SAFETY: the pointer refers to a live local variable.
         let _errno = unsafe { clock_time_get(MONOTONIC, 1, &raw mut time) };
         Nanos::new(time)
     }
 
     fn unix(&self) -> Nanos {
         let mut time = 0;
-        // SAFETY: the pointer refers to a live local.
+        // SAFETY: the pointer refers to a live local variable.
         let _status = unsafe { proxy_get_current_time_nanoseconds(&raw mut time) };
         Nanos::new(time)
     }
@@ -194,7 +194,7 @@ impl Host for EnvoyHost {
     }
 
     fn request_headers(&self) -> Option<HeaderLines> {
-        // SAFETY: the pointers refer to live locals in `bytes`.
+        // SAFETY: the pointers refer to live variables in `bytes`.
         bytes(|data, len| unsafe { proxy_get_header_map_pairs(REQUEST_HEADERS, data, len) })
             .ok()
             .map(HeaderLines::new)
@@ -202,7 +202,7 @@ impl Host for EnvoyHost {
 
     fn request_headers_size(&self) -> u64 {
         let mut size = 0;
-        // SAFETY: the pointer refers to a live local.
+        // SAFETY: the pointer refers to a live local variable.
         match unsafe { proxy_get_header_map_size(REQUEST_HEADERS, &raw mut size) } {
             OK => u64::try_from(size).unwrap_or(u64::MAX),
             _ => 0,
@@ -210,17 +210,18 @@ impl Host for EnvoyHost {
     }
 
     fn property(&self, path: &str) -> Option<Vec<u8>> {
-        // SAFETY: as above.
+        // SAFETY: pointer and length describe a live string, and the other pointers refer to live
+        // variables in `bytes`.
         bytes(|data, len| unsafe { proxy_get_property(path.as_ptr(), path.len(), data, len) }).ok()
     }
 
     fn request_body(&self, most: usize) -> Option<Vec<u8>> {
-        // SAFETY: the pointers refer to live locals in `bytes`.
+        // SAFETY: the pointers refer to live variables in `bytes`.
         bytes(|data, len| unsafe { proxy_get_buffer_bytes(REQUEST_BODY, 0, most, data, len) }).ok()
     }
 
     fn add_response_header(&self, name: &str, value: &str) {
-        // SAFETY: pointers and lengths describe live strs.
+        // SAFETY: pointers and lengths describe live strings.
         let _status = unsafe {
             proxy_add_header_map_value(
                 RESPONSE_HEADERS,
@@ -237,7 +238,7 @@ impl Host for EnvoyHost {
     }
 
     fn set_property(&self, name: &str, value: &str) {
-        // SAFETY: pointers and lengths describe live strs.
+        // SAFETY: pointers and lengths describe live strings.
         let _status =
             unsafe { proxy_set_property(name.as_ptr(), name.len(), value.as_ptr(), value.len()) };
     }
@@ -272,14 +273,16 @@ impl Host for EnvoyHost {
     }
 
     fn reply_to(&self, stream: u32, reply: &Reply) {
-        // SAFETY: no pointers. The host refuses a stream that no longer exists.
+        // SAFETY: the call passes no pointers. The host function fails for a stream that no longer
+        // exists.
         if unsafe { proxy_set_effective_context(stream) } == OK {
             self.reply(reply);
         }
     }
 
     fn resume(&self, stream: u32) {
-        // SAFETY: no pointers. The first call refuses a stream that no longer exists.
+        // SAFETY: the call passes no pointers. `proxy_set_effective_context` fails for a stream
+        // that no longer exists.
         let _status = unsafe {
             match proxy_set_effective_context(stream) {
                 OK => proxy_continue_stream(REQUEST),
@@ -289,7 +292,8 @@ impl Host for EnvoyHost {
     }
 
     fn focus(&self, stream: u32) -> bool {
-        // SAFETY: no pointers. The host refuses a stream that no longer exists.
+        // SAFETY: the call passes no pointers. The host function fails for a stream that no longer
+        // exists.
         unsafe { proxy_set_effective_context(stream) == OK }
     }
 
@@ -311,7 +315,7 @@ impl Host for EnvoyHost {
 
     fn shared_get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Cas>, StoreFailed> {
         let mut cas = 0;
-        // SAFETY: pointers and lengths describe a live slice and live locals.
+        // SAFETY: pointers and lengths describe a live slice and live local variables.
         let read = bytes(|data, len| unsafe {
             proxy_get_shared_data(key.as_ptr(), key.len(), data, len, &raw mut cas)
         });
@@ -353,24 +357,24 @@ impl Host for EnvoyHost {
             MetricKind::Histogram => 2,
         };
         let mut id = 0;
-        // SAFETY: pointer and length describe a live str and a live local.
+        // SAFETY: pointer and length describe a live string and a live local variable.
         let status = unsafe { proxy_define_metric(kind, name.as_ptr(), name.len(), &raw mut id) };
         (status == OK).then_some(MetricId(id))
     }
 
     fn add_to_metric(&self, id: MetricId, offset: i64) {
-        // SAFETY: no pointers.
+        // SAFETY: the call passes no pointers.
         let _status = unsafe { proxy_increment_metric(id.0, offset) };
     }
 
     fn record(&self, id: MetricId, value: u64) {
-        // SAFETY: no pointers.
+        // SAFETY: the call passes no pointers.
         let _status = unsafe { proxy_record_metric(id.0, value) };
     }
 
     fn read_metric(&self, id: MetricId) -> Option<u64> {
         let mut value = 0;
-        // SAFETY: the pointer refers to a live local.
+        // SAFETY: the pointer refers to a live local variable.
         let status = unsafe { proxy_get_metric(id.0, &raw mut value) };
         (status == OK).then_some(value)
     }
@@ -386,7 +390,7 @@ impl Host for EnvoyHost {
 }
 
 fn header_of(map: u32, name: &str) -> Option<Vec<u8>> {
-    // SAFETY: the pointers and lengths describe a live str and live locals in `bytes`.
+    // SAFETY: the pointers and lengths describe a live string and live variables in `bytes`.
     bytes(|data, len| unsafe {
         proxy_get_header_map_value(map, name.as_ptr(), name.len(), data, len)
     })
@@ -394,13 +398,13 @@ fn header_of(map: u32, name: &str) -> Option<Vec<u8>> {
 }
 
 fn set_header(map: u32, name: &str, value: &str) {
-    // SAFETY: pointers and lengths describe live strs.
+    // SAFETY: pointers and lengths describe live strings.
     let _status = unsafe {
         proxy_replace_header_map_value(map, name.as_ptr(), name.len(), value.as_ptr(), value.len())
     };
 }
 
-// Requests to other services. The response arrives in a callback.
+// HTTP requests to other services, whose responses arrive in a callback.
 
 const CALLED_HEADERS: u32 = 6;
 const CALLED_BODY: u32 = 4;
@@ -423,7 +427,7 @@ unsafe extern "C" {
     ) -> u32;
 }
 
-/// Sends a request. Returns its number, or `None` if the host refuses it at once.
+/// Sends an HTTP request. Returns the ID of the call, or `None` if the host refuses to send it.
 fn send(request: &Outgoing<'_>) -> Option<u32> {
     let own = [
         (":method", "POST"),
@@ -435,7 +439,7 @@ fn send(request: &Outgoing<'_>) -> Option<u32> {
     let headers = headers.map(|(name, value)| (name.as_bytes(), value.as_bytes()));
     let headers = header_lines::serialized(headers);
     let mut call = 0;
-    // SAFETY: pointers and lengths describe live buffers and a live local.
+    // SAFETY: pointers and lengths describe live buffers and a live local variable.
     let status = unsafe {
         proxy_http_call(
             request.cluster.as_ptr(),
@@ -446,7 +450,7 @@ fn send(request: &Outgoing<'_>) -> Option<u32> {
             request.body.len(),
             NO_TRAILERS.as_ptr(),
             NO_TRAILERS.len(),
-            // Envoy takes 0 as "no timeout".
+            // Envoy would interpret 0 as no timeout.
             request.timeout_ms.max(1),
             &raw mut call,
         )
@@ -454,17 +458,17 @@ fn send(request: &Outgoing<'_>) -> Option<u32> {
     (status == OK).then_some(call)
 }
 
-/// Returns a header of the response.
+/// Returns a header of the response to a call.
 fn header(name: &str) -> Option<Vec<u8>> {
-    // SAFETY: pointers and lengths describe a live str and live locals in `bytes`.
+    // SAFETY: pointers and lengths describe a live string and live variables in `bytes`.
     bytes(|data, len| unsafe {
         proxy_get_header_map_value(CALLED_HEADERS, name.as_ptr(), name.len(), data, len)
     })
     .ok()
 }
 
-/// Returns the first `most` bytes of the response body.
+/// Returns up to `most` bytes from the start of the response body.
 fn body(most: usize) -> Option<Vec<u8>> {
-    // SAFETY: the pointers refer to live locals in `bytes`.
+    // SAFETY: the pointers refer to live variables in `bytes`.
     bytes(|data, len| unsafe { proxy_get_buffer_bytes(CALLED_BODY, 0, most, data, len) }).ok()
 }

@@ -1,8 +1,8 @@
-//! The functions that Envoy calls: only those callbacks of the proxy-wasm ABI 0.2.1 that the filter
-//! needs.
+//! The functions that Envoy calls. The filter exports only the callbacks of the proxy-wasm ABI
+//! 0.2.1 that it needs.
 //!
-//! Envoy skips a callback that the module does not export. Entering the VM costs more than most
-//! callbacks do, so every further export would slow down each request.
+//! Envoy skips callbacks that the Wasm module does not export. Entering the VM costs more than most
+//! callbacks themselves, so each additional export would slow down every request.
 #![expect(unsafe_code, reason = "the ABI is C functions by name")]
 
 use std::cell::RefCell;
@@ -12,13 +12,15 @@ use super::{Action, Vm};
 use crate::waiting::PanicCleanup;
 
 thread_local! {
-    /// A VM has one thread, so this is its only state.
+    /// State of the VM. A VM has only one thread, so there is only one instance.
     static VM: RefCell<Vm> = RefCell::default();
-    /// Separate from `VM`, because a callback that panics still borrows `VM`.
+    /// Cleanup actions for a panic. These actions are separate from `VM`, because `VM` is still
+    /// borrowed when a callback panics.
     static PANIC_CLEANUPS: RefCell<Vec<PanicCleanup>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Registers actions to take if the VM dies, in place of actions that are no longer needed.
+/// Registers cleanup actions to run if the VM panics. Replaces cleanup actions that are no longer
+/// needed, if there are any.
 pub(super) fn register_cleanup(cleanup: PanicCleanup) {
     PANIC_CLEANUPS.with(|wills| {
         if let Ok(mut wills) = wills.try_borrow_mut() {
@@ -40,8 +42,8 @@ fn panic_hook(panic: &str) {
     });
 }
 
-/// Runs `call` with the state. The borrow never fails, because the only export that a host function
-/// calls is `proxy_on_memory_allocate`, which does not use the state.
+/// Calls `call` with the VM's state. Borrowing the state never fails: host functions call back into
+/// the module only through `proxy_on_memory_allocate`, which does not use the state.
 fn with<T>(otherwise: T, call: impl FnOnce(&mut Vm) -> T) -> T {
     VM.with(|vm| match vm.try_borrow_mut() {
         Ok(mut vm) => call(&mut vm),
@@ -53,20 +55,21 @@ unsafe extern "C" {
     fn __wasm_call_ctors();
 }
 
-/// Declares the ABI version by its name.
+/// Tells Envoy the ABI version, by the name of the function.
 #[unsafe(no_mangle)]
 extern "C" fn proxy_abi_version_0_2_1() {}
 
-/// First call into the module. Envoy makes it once.
+/// Initializes the module. Envoy calls this function once, before all others.
 #[unsafe(no_mangle)]
 extern "C" fn _initialize() {
-    // SAFETY: the linker creates this function. It must be called once, before everything else.
+    // SAFETY: the linker generates this function. This function must be called once, before all
+    // other code.
     unsafe { __wasm_call_ctors() };
     std::panic::set_hook(Box::new(|panic| panic_hook(&panic.to_string())));
 }
 
-/// Allocates memory that the host fills with a result. [`super::abi`] takes it back as a boxed
-/// slice.
+/// Allocates a buffer that the host fills with a result. [`super::abi`] takes ownership of the
+/// buffer as a boxed slice.
 #[unsafe(no_mangle)]
 extern "C" fn proxy_on_memory_allocate(size: usize) -> *mut u8 {
     Box::into_raw(Box::<[u8]>::new_uninit_slice(size)).cast()
@@ -122,7 +125,7 @@ extern "C" fn proxy_on_http_call_response(
     with((), |vm| vm.called(root, call, size));
 }
 
-/// Ends a context. Returning 1 allows Envoy to delete it at once.
+/// Handles the end of a context. Returning 1 allows Envoy to delete the context immediately.
 #[unsafe(no_mangle)]
 extern "C" fn proxy_on_done(context: u32) -> u32 {
     with((), |vm| vm.done(context));

@@ -1,7 +1,7 @@
-//! An in-memory host, for unit tests of the code above the trait.
+//! An in-memory implementation of [`Host`] for unit tests.
 //!
-//! Its shared data is the core's [`MemoryStore`]. `shared_data_is_sound` checks the semantics here
-//! and, at every start, in the real host.
+//! The fake host stores shared data in a [`MemoryStore`]. A unit test uses `shared_data_is_sound`
+//! to check that [`MemoryStore`] has the semantics that the filter requires of a real host.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -13,20 +13,20 @@ use loudou_store::{Cas, SharedData, StoreFailed, Written};
 use super::{Host, LogLevel, MetricId, MetricKind, Outgoing, Reply};
 use crate::header_lines::{self, HeaderLines};
 
-/// Names and values of headers.
+/// Names and values of header lines.
 type Lines = Vec<(String, Vec<u8>)>;
 
-/// The fake host: a test sets its inputs and reads its outputs.
+/// A fake host. Tests set its inputs and read its outputs.
 #[derive(Default)]
 pub(crate) struct FakeHost {
-    /// Seed of its random bytes. Two hosts need different seeds to have different bytes.
+    /// Seed of the random bytes. Hosts with the same seed return the same bytes.
     pub(crate) chance: Cell<u8>,
     pub(crate) now: Cell<u64>,
-    /// Time by which each reading of the clock advances it, in nanoseconds.
+    /// Time by which each reading advances the clock, in nanoseconds.
     pub(crate) runs_by: Cell<u64>,
-    /// Number of reads of single headers.
+    /// Number of times that a single header was read.
     pub(crate) header_reads: Cell<u32>,
-    /// Number of reads of all headers at once.
+    /// Number of times that all headers were read at once.
     pub(crate) headers_read: Cell<u32>,
     pub(crate) headers: RefCell<Lines>,
     /// Names of headers that were read.
@@ -44,23 +44,23 @@ pub(crate) struct FakeHost {
     /// Paused streams that were resumed or answered.
     pub(crate) resumed: RefCell<Vec<u32>>,
     pub(crate) timer_ms: Cell<u32>,
-    /// Requests sent to services. The number of each request is its position.
+    /// HTTP requests sent to other services. The ID of a call is its index.
     pub(crate) calls: RefCell<Vec<Sent>>,
-    /// True if no request to a service can be sent.
+    /// True if all attempts to send HTTP requests to other services fail.
     pub(crate) has_no_cluster: Cell<bool>,
     /// Headers and body of the response to a call.
     pub(crate) called: RefCell<(Lines, Vec<u8>)>,
-    /// Headers of paused streams.
+    /// Request headers of each paused stream.
     pub(crate) paused: RefCell<BTreeMap<u32, Lines>>,
     pub(crate) logs: RefCell<Vec<String>>,
-    /// Number of shared data writes so far, and for each log line the number of writes before it.
+    /// Number of shared data writes so far.
     pub(crate) writes: Cell<u32>,
     pub(crate) writes_before_logs: RefCell<Vec<u32>>,
-    /// Log lines that are warnings.
+    /// Log lines at the level [`LogLevel::Warn`].
     pub(crate) warnings: RefCell<Vec<String>>,
 }
 
-/// A request that was sent to a service.
+/// An HTTP request that was sent to another service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sent {
     pub(crate) cluster: String,
@@ -86,7 +86,7 @@ impl FakeHost {
         self.properties.borrow_mut().remove("wasm.loudou");
     }
 
-    /// Returns true if a header was ever read.
+    /// Returns true if the header was ever read.
     pub(crate) fn has_read(&self, name: &str) -> bool {
         self.names_read.borrow().iter().any(|read| read == name)
     }

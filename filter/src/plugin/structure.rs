@@ -1,21 +1,22 @@
-//! Reads a `google.protobuf.Struct` as JSON.
+//! Converts a `google.protobuf.Struct` to JSON.
 //!
-//! Envoy unwraps a `StringValue`, but it passes a `Struct` (inline YAML) in the protobuf encoding.
-//! That encoding is small: objects are maps of values, lists repeat values, and every number is a
-//! double.
+//! Envoy unwraps a `StringValue`, but passes a `Struct` (inline YAML) to the plugin in protobuf
+//! encoding. The encoding is simple: objects are maps, lists are repeated values, and all numbers
+//! are doubles.
 
 use serde_json::{Map, Number, Value};
 
-/// Maximum nesting. A rule file is less deep, and the stack suffices for this depth.
+/// Maximum nesting depth. Rule files are not nested this deeply, and the stack is large enough for
+/// this depth.
 const MAX_DEPTH: u32 = 32;
 
-/// Parses an object. Returns `None` if the bytes are not a valid `Struct`.
+/// Parses a `Struct` as a JSON object. Returns `None` if the bytes are not a valid `Struct`.
 pub(crate) fn read_struct(bytes: &[u8]) -> Option<Value> {
     object(bytes, MAX_DEPTH)
 }
 
-/// Parses `map<string, Value> fields = 1`: each entry has the key in field 1 and the value in field
-/// 2.
+/// Parses `map<string, Value> fields = 1`. In each map entry, field 1 is the key and field 2 is the
+/// value.
 fn object(bytes: &[u8], depth: u32) -> Option<Value> {
     let mut map = Map::new();
     let mut fields = Fields(bytes);
@@ -37,7 +38,8 @@ fn object(bytes: &[u8], depth: u32) -> Option<Value> {
     Some(Value::Object(map))
 }
 
-/// Parses a value, by its field number: null 1, number 2, string 3, bool 4, object 5, list 6.
+/// Parses a `Value`. The field number determines the type: 1 is null, 2 number, 3 string, 4 bool, 5
+/// object and 6 list.
 fn value(bytes: &[u8], depth: u32) -> Option<Value> {
     let deeper = depth.checked_sub(1)?;
     let mut value = Value::Null;
@@ -69,7 +71,7 @@ fn list(bytes: &[u8], depth: u32) -> Option<Value> {
     Some(Value::Array(values))
 }
 
-/// Converts a double. A whole number becomes an integer again, as it was in the YAML.
+/// Converts a double to a JSON number. Integral values become integers, as they were in the YAML.
 fn number(double: f64) -> Option<Value> {
     match whole(double) {
         Some(magnitude) if double < 0.0 => Some(Value::from(magnitude.checked_neg()?)),
@@ -78,8 +80,8 @@ fn number(double: f64) -> Option<Value> {
     }
 }
 
-/// Returns the magnitude of a whole number up to 2^53, read from its bits. Formatting the double as
-/// text instead would add tens of KiB of code.
+/// Returns the absolute value of a double if it is an integer below 2^53. The function decodes the
+/// bits, because formatting the double as text instead would add tens of KiB of code.
 fn whole(double: f64) -> Option<i64> {
     if double == 0.0 {
         return Some(0);
@@ -87,7 +89,7 @@ fn whole(double: f64) -> Option<i64> {
     let bits = double.to_bits();
     let exponent = u32::try_from(bits >> 52 & 0x7ff).ok()?;
     let mantissa = bits & ((1 << 52) - 1) | 1 << 52;
-    // The mantissa counts units of 2^(exponent - 1075).
+    // The absolute value of the double is `mantissa` × 2^(`exponent` - 1075).
     let fraction_bits = 1075_u32.checked_sub(exponent).filter(|bits| *bits <= 52)?;
     let is_whole = mantissa.trailing_zeros() >= fraction_bits;
     is_whole.then(|| i64::try_from(mantissa >> fraction_bits).ok())?
@@ -97,18 +99,19 @@ fn text_of(bytes: &[u8]) -> Option<String> {
     core::str::from_utf8(bytes).ok().map(str::to_owned)
 }
 
-/// A field's content, by its wire type.
+/// Content of a protobuf field, by its wire type.
 enum Content<'a> {
     Number(u64),
     Double(f64),
     Bytes(&'a [u8]),
 }
 
-/// Iterator over the fields of a message.
+/// Iterates over the fields of a protobuf message.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
-    /// Returns the next field. The outer `None` means malformed bytes, the inner `None` the end.
+    /// Returns the next field. The outer `None` means that the bytes are malformed, and the inner
+    /// `None` means that there are no more fields.
     #[expect(clippy::option_option, reason = "broken and ended are different")]
     fn next(&mut self) -> Option<Option<(u64, Content<'a>)>> {
         if self.0.is_empty() {

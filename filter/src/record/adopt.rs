@@ -1,5 +1,5 @@
-//! Moves the record to another configuration. This is a newly loaded configuration, or an earlier
-//! one after a rollback.
+//! Replaces the configuration in the record, either with a newly loaded configuration or, after a
+//! rollback, with an earlier configuration.
 
 use std::rc::Rc;
 
@@ -12,24 +12,25 @@ use super::part::Part;
 use super::rule::Parts;
 use super::{Ended, Record, RuleRecord};
 
-/// Time that all workers need to switch to a new configuration.
+/// Time within which all workers switch to a new configuration.
 const SETTLING_TIME: Nanos = Nanos::from_secs(1);
-/// Maximum number of recent rollbacks. Another rollback is possible only once an earlier one is
-/// forgotten.
+/// Maximum number of recent rollbacks. After this many rollbacks, further rollbacks are ignored
+/// until one of them is no longer recent.
 const MAX_ROLLBACKS: u32 = 16;
-/// Time after which a rollback is forgotten.
+/// Time without a new configuration or rollback after which one rollback no longer counts as
+/// recent.
 const ROLLBACK_RETENTION: Nanos = Nanos::from_secs(10);
-/// Maximum number of removed rules to remember.
+/// Maximum number of removed rules in the record.
 const MAX_GONE: usize = 64;
 
-/// Treatment of edits under another configuration.
+/// What happens to the edits of a rule whose base changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Edits {
     Retire,
     Keep,
 }
 
-/// Changes that the adoption of a configuration made.
+/// Changes caused by adopting a configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Adopted {
     pub(crate) added: Vec<String>,
@@ -37,15 +38,15 @@ pub(crate) struct Adopted {
     pub(crate) changed: Vec<String>,
     /// Retired edits.
     pub(crate) retired: Vec<Ended>,
-    /// Names of dropped rules that only a later build can read.
+    /// Names of rules that were dropped because only a later build can read them.
     pub(crate) unreadable: Vec<String>,
-    /// Edits that were retired because a fleet cannot share their limits, whereas the rule's base
-    /// is fleet-wide.
+    /// Edits that were retired because the new base is fleet-wide, but a fleet cannot share the
+    /// edited limits.
     pub(crate) unshared: Vec<Ended>,
 }
 
 impl RuleRecord {
-    /// Replaces the base unless it is equal.
+    /// Replaces the base of the rule. Retires its edits if `edits` is [`Edits::Retire`].
     fn rebase(&mut self, base: &Part<Base>, note: (Carry, Nanos, u32), edits: Edits) {
         self.change(note, |parts| {
             parts.base = base.clone();
@@ -57,8 +58,8 @@ impl RuleRecord {
 }
 
 impl Parts {
-    /// Returns true if a fleet can share the rule with its edits on another base, or if that base
-    /// is not fleet-wide.
+    /// Returns true if `base` is not fleet-wide, or if a fleet could share the rule with its edits
+    /// applied to `base`.
     fn can_share_on(&self, base: &Part<Base>) -> bool {
         let mut parts = self.clone();
         parts.base = base.clone();
@@ -72,8 +73,9 @@ impl Parts {
 }
 
 impl Record {
-    /// Adopts a configuration loaded at `since`. Returns `None` if it is already in force, or if it
-    /// belongs to an earlier, draining listener.
+    /// Adopts a configuration that was loaded at `since`. Returns `None` if the configuration is
+    /// already in force. Also returns `None` if it is older than the configuration in force,
+    /// because it then belongs to a draining listener.
     pub(crate) fn adopt(&mut self, bases: &Bases, since: Nanos, now: Nanos) -> Option<Adopted> {
         let is_in_force = self.is_of(bases) && !self.later.has_moved();
         if is_in_force || since.get() < self.since_ns {
@@ -83,8 +85,8 @@ impl Record {
         Some(self.apply_bases(bases, since, now, Edits::Retire))
     }
 
-    /// Adopts an earlier configuration again. The configuration was in use for some time before the
-    /// rollback was noticed, so edits made in the meantime stay in force.
+    /// Adopts an earlier configuration again after a rollback. Edits stay in force, because some of
+    /// them may have been made after the rollback, before it was detected.
     pub(crate) fn roll_back(&mut self, bases: &Bases, now: Nanos) -> Option<Adopted> {
         if self.is_of(bases) || !self.may_roll_back(now) {
             return None;
@@ -93,17 +95,17 @@ impl Record {
         Some(self.apply_bases(bases, now, now, Edits::Keep))
     }
 
-    /// Returns true if a newer connection of another configuration means a rollback. It does not
-    /// while workers still switch to this configuration, nor after many rollbacks until the first
-    /// of them is forgotten. Otherwise two listeners with different rules that both accept
-    /// connections would roll each other back forever, and each rollback costs a record change and
-    /// an event.
+    /// Returns true if a newer connection of another configuration may be treated as a rollback. A
+    /// newer connection is ignored while workers may still be switching to the configuration in
+    /// force, and after too many recent rollbacks. Otherwise, two listeners with different rules
+    /// that both accept connections would roll each other back forever, and each rollback would
+    /// change the record and add an event.
     fn may_roll_back(&self, now: Nanos) -> bool {
         let settled = Nanos::new(self.taken_ns).saturating_add(SETTLING_TIME);
         now >= settled && self.rollbacks(now) < MAX_ROLLBACKS
     }
 
-    /// Returns the number of rollbacks since the last new configuration that are not forgotten yet.
+    /// Returns the number of recent rollbacks since a new configuration was last adopted.
     pub(crate) fn rollbacks(&self, now: Nanos) -> u32 {
         let quiet = now.since(Nanos::new(self.taken_ns));
         let forgotten = quiet.get() / ROLLBACK_RETENTION.get();
@@ -146,7 +148,8 @@ impl Record {
             };
             if rule.base != *base {
                 let mut edits = edits;
-                // Such a rule would silently limit each Envoy separately.
+                // If the edits were kept, each Envoy would silently enforce the rule's limits
+                // separately.
                 if edits == Edits::Keep && !rule.can_share_on(base) {
                     adopted.unshared.extend(rule.all_ended());
                     edits = Edits::Retire;
@@ -158,7 +161,7 @@ impl Record {
             self.rules.push(rule);
             self.rules.extend(trial);
         }
-        // The configuration has changed or removed the rules of the remaining trials, so they end.
+        // The remaining trials end, because the configuration has changed or removed their rules.
         let (trials, mut old): (Vec<_>, Vec<_>) = old.into_iter().partition(|rule| rule.is_trial());
         let ended = trials.iter().filter_map(|trial| trial.all_ended());
         adopted.retired.extend(ended);
@@ -167,8 +170,8 @@ impl Record {
         if edits == Edits::Retire {
             adopted.retired.extend(self.retire_gone(note));
         }
-        // A rollback keeps the edits of removed rules. They are retired with the rules that are
-        // forgotten.
+        // A rollback keeps the edits of removed rules. These edits are retired when the removed
+        // rules are dropped from the record.
         let surplus = self.gone.len().saturating_sub(MAX_GONE);
         let dropped = self.gone.drain(..surplus);
         let dropped = dropped.filter_map(|rule| rule.all_ended());
@@ -189,7 +192,8 @@ impl Record {
         edited.filter_map(retire).collect()
     }
 
-    /// Restores a removed rule, with the changes that its buckets must still follow.
+    /// Takes a removed rule that uses the same buckets as `base` out of the list of removed rules,
+    /// including its history of changes.
     fn restore_removed(&mut self, base: &Base) -> Option<Rc<RuleRecord>> {
         let mut gone = self.gone.iter();
         let place = gone.position(|rule| rule.base.shares_buckets_with(base))?;

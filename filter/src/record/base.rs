@@ -1,4 +1,4 @@
-//! The rules of a configuration, as the record stores them.
+//! The rules in a configuration, which the record stores as bases.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use loudou_rules::rule::{Rule, RuleFile};
 
 use super::part::{Part, Text};
 
-/// A rule of a configuration.
+/// A rule in a configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Base {
     rule: Arc<Rule>,
@@ -23,12 +23,12 @@ impl Base {
         }
     }
 
-    /// Returns the shared rule.
+    /// Returns a reference to the shared rule.
     pub(super) const fn rule(&self) -> &Arc<Rule> {
         &self.rule
     }
 
-    /// Returns the rule's tag, which is computed once.
+    /// Returns the rule's tag, which is computed only once.
     pub(crate) const fn tag(&self) -> u32 {
         self.tag
     }
@@ -66,7 +66,7 @@ impl Text for Base {
     }
 }
 
-/// The rules of a configuration, in order.
+/// The rules in a configuration, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bases {
     pub(crate) rules: Vec<Part<Base>>,

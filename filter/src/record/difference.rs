@@ -1,4 +1,4 @@
-//! Describes the difference between two versions of a rule in one line.
+//! Describes the differences between two versions of a rule in one line.
 
 use loudou_limiter::{Limit, Penalty};
 use loudou_rules::config::{
@@ -8,14 +8,14 @@ use loudou_rules::joined::joined;
 use loudou_rules::rule::{Override, Overrides, Rule};
 use serde_json::{Map, Value};
 
-/// Fields of a rule part.
+/// JSON fields of a limit or penalty.
 type Fields = Map<String, Value>;
 
-/// Maximum number of overrides to list.
+/// Maximum number of changed overrides in a description.
 const LISTED: usize = 8;
 
-/// Returns the differences, for example `burst: capacity 15 → 30, rate 30/m → 60/m; mode enforce →
-/// shadow`. Empty if there are none.
+/// Describes the differences between two versions of a rule, for example `burst: capacity 15 → 30,
+/// rate 30/m → 60/m; mode enforce → shadow`. Empty if there are no differences.
 pub(crate) fn describe(before: &Rule, after: &Rule) -> String {
     let mut parts = Vec::new();
     for limit in &after.limits {
@@ -53,7 +53,7 @@ pub(crate) fn describe(before: &Rule, after: &Rule) -> String {
     joined(&parts, "; ")
 }
 
-/// Returns for example `penalty: after 20 → 10, ban 5m → 10m`.
+/// Describes the change of a penalty, for example `penalty: after 20 → 10, ban 5m → 10m`.
 fn describe_penalty(before: Option<&Penalty>, after: Option<&Penalty>) -> Option<String> {
     const FIELDS: [&str; 5] = ["after", "within", "ban", "factor", "max"];
     match (before, after) {
@@ -74,8 +74,8 @@ fn describe_penalty(before: Option<&Penalty>, after: Option<&Penalty>) -> Option
     }
 }
 
-/// Returns for example `override of alice: scale 10 → banned` for each override that differs. A new
-/// override shows no earlier value.
+/// Describes each changed override, for example `override of alice: scale 10 → banned`. For a new
+/// override, the description has only its value.
 fn describe_overrides(before: &Overrides, after: &Overrides) -> Vec<String> {
     let line = |pattern: &str| {
         let of = |overrides: &Overrides| overrides.of_pattern(pattern).map(gives);
@@ -118,7 +118,8 @@ fn describe_limit(old: &Limit, new: &Limit) -> Option<String> {
     let (was, is) = (written(old), written(new));
     let mut changed = Vec::new();
     for field in limit_fields(algorithm) {
-        // Values derived from other fields are not listed.
+        // `spoken` omits fields with default values, so values that are derived from other fields
+        // are not listed.
         if before.get(field.name) != after.get(field.name) {
             let default = field.default.unwrap_or_default();
             changed.push(change(field.name, &was, &is, default));
@@ -127,9 +128,10 @@ fn describe_limit(old: &Limit, new: &Limit) -> Option<String> {
     Some(format!("{name}: {}", joined(&changed, ", ")))
 }
 
-/// Returns for example `capacity 15 → 30`. `default` stands for a field that is absent.
+/// Describes the change of a field, for example `capacity 15 → 30`. `default` is the value of a
+/// missing field.
 fn change(name: &str, was: &Fields, is: &Fields, default: &str) -> String {
-    // Fields of a number that each request brings with it.
+    // JSON pointers to the parts of a number that is taken from request metadata.
     const PARTS: [(&str, &str); 7] = [
         ("/metadata", "metadata"),
         ("/default", "default"),
@@ -154,12 +156,12 @@ fn change(name: &str, was: &Fields, is: &Fields, default: &str) -> String {
     format!("{name} {} → {}", value(was), value(is))
 }
 
-/// Returns for example `funnel 15 at 30/m`.
+/// Describes a limit, for example `funnel 15 at 30/m`.
 fn in_words(limit: &Limit) -> String {
     short_with_algorithm(&written(limit))
 }
 
-/// Returns the fields that are present, for example `capacity 15, rate 30/m`.
+/// Lists the fields that are present, for example `after 20, ban 5m`.
 fn listed(names: &[&str], fields: &Fields) -> String {
     let mut listed = Vec::new();
     for name in names {
@@ -182,7 +184,7 @@ mod tests {
         parse_rule(&rule).expect("valid")
     }
 
-    /// Returns the description for a rule whose only limit changes.
+    /// Describes the change of a rule's only limit.
     fn described(before: Value, after: Value) -> String {
         let enforced = |limit: Value| rule(&json!([limit]), "enforce");
         describe(&enforced(before), &enforced(after))
@@ -197,7 +199,7 @@ mod tests {
         );
         assert_eq!(described(funnel(15, "30/m"), funnel(15, "30/60s")), "");
         let window = |window: &str, slots: u32| json!({ "name": "n", "algorithm": "sliding_window", "capacity": 60, "window": window, "slots": slots });
-        // The slot's capacity is derived from this.
+        // The change of the derived `slot_capacity` is not listed.
         assert_eq!(
             described(window("1m", 10), window("2m", 6)),
             "n: window 1m → 2m, slots 10 → 6"

@@ -1,32 +1,33 @@
-//! The stored form of edits: an edit of a rule's parts, and on top of it the edited override of a
-//! single key.
+//! The stored form of edits. An edit changes fields of a rule, and edited overrides of single keys
+//! are applied on top of it.
 
 use loudou_limiter::{Carry, Nanos};
 use loudou_rules::config::RuleEdit;
 use loudou_rules::rule::Override;
 use serde::Serialize;
 
-/// Maximum number of edited overrides per rule. Rules that need more have them in the
-/// configuration.
+/// Maximum number of edited overrides per rule. Rules that need more overrides must have them in
+/// the configuration.
 pub(crate) const MAX_EDITED: usize = 256;
 
-/// An edit that is in force.
+/// An edit of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Edit {
     pub(crate) change: RuleEdit,
-    /// Rule for carrying bucket levels over, when the edit starts and when it expires.
+    /// How bucket levels are carried over when the edit starts and when it expires.
     pub(super) carry: Carry,
     pub(crate) who: Origin,
 }
 
-/// The edited override of a key.
+/// An edited override of a key or key pattern.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct OverrideEdit {
     pub(super) gives: Override,
     pub(crate) who: Origin,
 }
 
-/// New edit of a rule, or new edited override of a pattern. `None` removes it.
+/// A change from another Envoy: the new edit of a rule, or the new edited override of a pattern.
+/// `None` removes the edit or override.
 #[derive(Debug)]
 pub(crate) enum EditTo<'a> {
     Rule(Option<Edit>),
@@ -34,16 +35,16 @@ pub(crate) enum EditTo<'a> {
 }
 
 impl EditTo<'_> {
-    /// Returns true if this removes the edit or override.
+    /// Returns true if the change removes an edit or override.
     pub(crate) const fn is_end(&self) -> bool {
         matches!(self, Self::Rule(None) | Self::Override(_, None))
     }
 }
 
-/// Author of an edit, with reason, time and end.
+/// Author, reason, time and expiry time of an edit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Origin {
-    /// Name of the token.
+    /// Name of the author's token.
     pub(crate) by: String,
     /// Reason that the author gave.
     pub(crate) reason: String,
@@ -53,7 +54,7 @@ pub(crate) struct Origin {
     pub(crate) expires_at_ns: Option<u64>,
 }
 
-/// Author of a new edit, with reason, time and lifetime.
+/// Author, reason, time and lifetime of a new edit.
 #[derive(Clone, Debug)]
 pub(crate) struct Author {
     pub(crate) by: String,
@@ -64,37 +65,39 @@ pub(crate) struct Author {
     pub(crate) expires_after: Option<Nanos>,
 }
 
-/// Edits of a rule that have ended.
+/// The edits of a rule that have ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ended {
     pub(crate) rule: String,
     /// True if the edit of the rule has ended.
     pub(crate) edit: bool,
-    /// Keys whose edited overrides have ended.
+    /// Key patterns whose edited overrides have ended.
     pub(crate) keys: Vec<String>,
 }
 
 impl Edit {
-    /// Sets the local times of the edit: arrival and expiry. [`Nanos::MAX`] means never.
+    /// Sets the local arrival and expiry times of an edit from another Envoy. An expiry time of
+    /// [`Nanos::MAX`] means never.
     pub(crate) fn at(mut self, times: (Nanos, Nanos)) -> Self {
         self.who.set_times(times);
         self
     }
 
-    /// Returns true if both are the same edit. Their local arrival times may differ.
+    /// Returns true if `other` is the same edit, apart from local times.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.change == other.change && self.carry == other.carry && self.who.is_same(&other.who)
     }
 }
 
 impl OverrideEdit {
-    /// Sets the local times of the edit: arrival and expiry. [`Nanos::MAX`] means never.
+    /// Sets the local arrival and expiry times of an edit from another Envoy. An expiry time of
+    /// [`Nanos::MAX`] means never.
     pub(crate) fn at(mut self, times: (Nanos, Nanos)) -> Self {
         self.who.set_times(times);
         self
     }
 
-    /// Returns true if both are the same edit. Their local arrival times may differ.
+    /// Returns true if `other` is the same edit, apart from local times.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.gives == other.gives && self.who.is_same(&other.who)
     }
@@ -118,7 +121,7 @@ impl Author {
 }
 
 impl Origin {
-    /// Returns the time at which the edit expires. [`Nanos::MAX`] means never.
+    /// Returns the expiry time of the edit. [`Nanos::MAX`] means never.
     pub(crate) fn until(&self) -> Nanos {
         self.expires_at_ns.map_or(Nanos::MAX, Nanos::new)
     }
@@ -128,8 +131,8 @@ impl Origin {
         self.expires_at_ns = (until < Nanos::MAX).then_some(until.get());
     }
 
-    /// Returns true if both belong to the same edit. Local times differ between Envoys, so they are
-    /// not compared.
+    /// Returns true if both are the origin of the same edit. Local times are not compared, because
+    /// they differ between Envoys.
     fn is_same(&self, other: &Self) -> bool {
         let of = |who: &Self| (who.at_unix_ms, who.expires_at_ns.is_some());
         self.by == other.by && self.reason == other.reason && of(self) == of(other)

@@ -1,4 +1,4 @@
-//! Makes, drops and ends edits of one rule.
+//! Makes, drops and expires edits of a rule.
 
 use std::borrow::Cow;
 
@@ -10,18 +10,19 @@ use super::edit::{Author, Edit, EditTo, Ended, MAX_EDITED, Origin, OverrideEdit}
 use super::part::Part;
 use super::rule::RuleRecord;
 
-/// Reason why an edit with valid fields is refused.
+/// Reason for which an edit with valid fields is refused.
 #[derive(Debug)]
 pub(crate) enum NotAllowed {
     Wrong(Vec<Problem>),
-    /// More than [`MAX_EDITED`] edited overrides, or more than [`MAX_OVERRIDES`] in total.
+    /// The rule would have more than [`MAX_EDITED`] edited overrides, or more than
+    /// [`MAX_OVERRIDES`] overrides in total.
     TooManyOverrides,
 }
 
 impl RuleRecord {
-    /// Checks an edited rule. It must not have too many overrides. Its overrides must fit its
-    /// limits. If it is fleet-wide, a fleet must be able to share both. If it settles costs, both
-    /// must allow that.
+    /// Checks the rule after an edit. The overrides must be valid for the limits, and there must
+    /// not be too many of them. If the rule is fleet-wide or settles costs, its limits and
+    /// overrides must support that.
     pub(crate) fn check(&self) -> Result<(), NotAllowed> {
         let effective = self.effective();
         if !self.activate().scales_fit() {
@@ -40,7 +41,7 @@ impl RuleRecord {
         }
     }
 
-    /// Returns the rule without edits and overrides that expire.
+    /// Returns the rule without temporary edits and overrides.
     pub(crate) fn lasting(&self) -> Cow<'_, Rule> {
         let ends = |who: &Origin| who.expires_at_ns.is_some();
         let mut own = self.own.iter();
@@ -60,8 +61,9 @@ impl RuleRecord {
         Cow::Owned(rule)
     }
 
-    /// Applies `change` on top of an earlier edit. Parts equal to the base are not stored as an
-    /// edit. Replacing all overrides drops the overrides that were edited individually.
+    /// Applies `change` on top of the existing edit. Fields that are then equal to the base are not
+    /// stored in the edit. If `change` replaces all overrides, individually edited overrides are
+    /// dropped.
     pub(crate) fn apply(&mut self, change: &RuleEdit, author: &Author, version: u32) {
         self.change((author.carry, author.at, version), |parts| {
             if change.overrides.is_some() {
@@ -84,13 +86,14 @@ impl RuleRecord {
         });
     }
 
-    /// Drops the edit, so that the base applies again.
+    /// Drops the edit of the rule, so that the base applies again.
     pub(crate) fn drop_edit(&mut self, carry: Carry, at: Nanos, version: u32) {
         self.change((carry, at, version), |parts| parts.edit = Part::new(None));
     }
 
-    /// Edits the override of a pattern. A value that the configuration already gives is not stored.
-    /// A value that the rule's edit gives is stored, because that edit may end.
+    /// Sets the edited override of a pattern. If the base already has the same override, no edited
+    /// override is stored. But if an edit of the rule replaces the overrides, the edited override
+    /// is always stored, because the edit of the rule may end.
     pub(crate) fn set_override(
         &mut self,
         pattern: &str,
@@ -116,7 +119,7 @@ impl RuleRecord {
         was
     }
 
-    /// Returns the override of a pattern as it would be without the edited override.
+    /// Returns the override that a pattern would have without its edited override.
     fn without_edit(&self, pattern: &str) -> Option<&Override> {
         let edit = self.edit.as_ref();
         let edited = edit.and_then(|edit| edit.change.overrides.as_ref());
@@ -143,15 +146,15 @@ impl RuleRecord {
         }
     }
 
-    /// Returns the identity of the configuration's rule. It is a hash of the rule's text, so it is
-    /// equal at every Envoy.
+    /// Returns the ID of the rule version in the configuration. The ID is a hash of the encoded
+    /// base, so it is the same at all Envoys with that version.
     pub(crate) fn base_id(&self) -> String {
         let hash = self.base.id().unwrap_or_default().hash;
         let [high, low] = [hash >> 64, hash].map(|half| u64::try_from(half & u128::from(u64::MAX)));
         format!("{:016x}{:016x}", high.unwrap_or(0), low.unwrap_or(0))
     }
 
-    /// Returns true if the rule already has this edit.
+    /// Returns true if the rule already has this edit or override.
     pub(crate) fn has(&self, to: &EditTo<'_>) -> bool {
         match to {
             EditTo::Rule(None) => self.edit.is_none(),
@@ -164,7 +167,7 @@ impl RuleRecord {
         }
     }
 
-    /// Applies an edit that was made at another Envoy, or the end of such an edit.
+    /// Applies a change of an edit or override that was made at another Envoy.
     pub(crate) fn put(&mut self, to: EditTo<'_>, at: Nanos, version: u32) {
         match to {
             EditTo::Override(pattern, own) => self.replace_override(pattern, own, at, version),
@@ -176,18 +179,19 @@ impl RuleRecord {
         }
     }
 
-    /// Returns true if any part differs from the base.
+    /// Returns true if the rule has an edit or edited overrides.
     pub(crate) fn is_edited(&self) -> bool {
         self.edit.is_some() || !self.own.is_empty()
     }
 
-    /// Returns the origins of the edits in force.
+    /// Returns the origins of the rule's edit and edited overrides.
     pub(super) fn authors(&self) -> impl Iterator<Item = &Origin> {
         let edit = self.edit.iter().map(|edit| &edit.who);
         edit.chain(self.own.values().map(|own| &own.who))
     }
 
-    /// Returns the edits with their end times. The pattern is `None` for the edit of the rule.
+    /// Returns the pattern and expiry time of the rule's edit and of each edited override. The
+    /// pattern is `None` for the edit of the rule.
     pub(crate) fn ends(&self) -> Vec<(Option<String>, Option<u64>)> {
         let edit = self.edit.iter().map(|edit| (None, edit.who.expires_at_ns));
         let own = self.own.iter();
@@ -195,7 +199,8 @@ impl RuleRecord {
         edit.chain(own).collect()
     }
 
-    /// Drops edits that expired by `now`, each at its own expiry time.
+    /// Drops the edits and overrides that have expired by `now`. Each drop takes effect at the
+    /// expiry time of the edit or override, not at `now`.
     pub(super) fn expire(&mut self, now: Nanos, version: u32) -> Ended {
         let mut ended = Ended {
             rule: self.base.name.clone(),
@@ -217,8 +222,8 @@ impl RuleRecord {
         ended
     }
 
-    /// Returns the time of the first edit that expired by `now`, and its pattern if it is an
-    /// override.
+    /// Finds the edit or override that was the first to expire by `now`. Returns its expiry time
+    /// and, for an override, its pattern.
     fn first_to_expire(&self, now: Nanos) -> Option<(Nanos, Option<String>)> {
         let own = self.own.iter();
         let own = own.filter_map(|(pattern, own)| Some((own.who.expired(now)?, Some(pattern))));
@@ -227,7 +232,7 @@ impl RuleRecord {
         edit.chain(own).min_by_key(|(at, _)| *at)
     }
 
-    /// Returns all edits of the rule, for a configuration that ends them.
+    /// Returns the rule's edit and edited overrides as ended. `None` if there are none.
     pub(super) fn all_ended(&self) -> Option<Ended> {
         let ended = Ended {
             rule: self.base.name.clone(),

@@ -1,5 +1,5 @@
-//! The changes that buckets may still have to follow: writes and reads them, and bounds their
-//! number.
+//! Encodes and decodes the history of a rule, and bounds its length. The history has the changes
+//! that some buckets may not have been converted to yet.
 
 use loudou_limiter::{Carry, Limits, Nanos};
 use loudou_rules::config::{parse_limits, parse_override};
@@ -12,7 +12,8 @@ use serde_json::Value;
 use super::part::Text;
 use crate::json::{carry, list, number, optional};
 
-/// Maximum number of changes to remember per rule. Further edits must wait.
+/// Maximum number of changes in a rule's history. When a history is full, further edits are refused
+/// until a sweep has converted the rule's buckets.
 pub(super) const MAX_CHANGES: usize = 1_024;
 
 #[derive(Serialize)]
@@ -28,8 +29,9 @@ struct ChangeRecord<'a> {
     version: u32,
     at_ns: u64,
     carry: Carry,
-    /// Only with `proportional`: true if the exact share is carried over. Earlier versions did not
-    /// write this field, and a change without it keeps their meaning.
+    /// Only used with `carry: proportional`: true if the exact proportion is carried over. Earlier
+    /// versions did not write this field, so a change without the field is applied as in these
+    /// versions.
     #[serde(skip_serializing_if = "core::ops::Not::not")]
     exact: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,7 +43,7 @@ struct ChangeRecord<'a> {
 struct Replaced<'a>(&'a [(String, Option<Override>)]);
 
 impl Serialize for Replaced<'_> {
-    /// Serializes a map of patterns to overrides. `null` means "no override".
+    /// Serializes a map from patterns to overrides. `null` means that the pattern had no override.
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut fields = to.serialize_map(Some(self.0.len()))?;
         for (pattern, gives) in self.0 {
@@ -126,7 +128,8 @@ fn overrides(replaced: &Value) -> Option<Vec<(String, Option<Override>)>> {
     Some(all)
 }
 
-/// Drops the oldest changes above the bound. Buckets that have not followed them yet are reset.
+/// Drops the oldest changes if there are more than [`MAX_CHANGES`]. Buckets that were not converted
+/// to the dropped changes yet will be reset.
 pub(super) fn bound(history: &mut History) {
     let changes = &history.changes;
     let surplus = changes.len().checked_sub(MAX_CHANGES);
@@ -140,9 +143,9 @@ pub(super) fn bound(history: &mut History) {
 mod tests {
     use super::*;
 
-    /// Changes that earlier versions recorded keep their meaning, even when they are written again.
-    /// Newer proportional changes are marked as exact, and earlier versions read them as
-    /// `proportional`.
+    /// Changes written by earlier versions keep their meaning, even when they are rewritten. New
+    /// proportional changes are marked as exact. Earlier versions ignore the mark and read the
+    /// changes as `proportional`.
     #[test]
     fn each_change_keeps_the_meaning_that_it_was_made_with() {
         for (carry, exact, is) in [
@@ -158,7 +161,7 @@ mod tests {
             assert_eq!(carries, [is]);
             assert_eq!(String::from_utf8_lossy(&history.write()), text);
         }
-        // No request can select the earlier variant.
+        // API clients cannot select the earlier variant.
         assert_eq!(Carry::parse("proportional"), Some(Carry::Proportional));
     }
 }

@@ -1,8 +1,9 @@
-//! Byte layout of the record: a fixed-size head, the IDs of each rule's parts, and then the parts'
-//! texts in the same order. So a reader sees which parts have changed without reading any text.
+//! Byte layout of the record: a fixed-size head, the IDs of all parts of the rules, and then the
+//! encoded parts in the same order. The IDs tell a reader which parts have changed, so it need not
+//! decode the others.
 //!
-//! A later build may append its own state after the texts ([`super::Later`]). This build preserves
-//! that state.
+//! A later build may append its own data after the parts ([`super::Later`]). This build preserves
+//! that data.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -13,38 +14,39 @@ use super::{Later, Record, RuleRecord};
 use crate::formats::{RECORD, RECORD_NAME};
 use crate::instance::{DIGITS, Instance};
 
-/// First bytes: a name and the format. An earlier format began with a brace.
+/// Magic bytes and the format version, at the start of a record. An earlier format began with a
+/// brace.
 const MAGIC: [u8; 8] = {
     let [a, b, c, d, e, f, g] = RECORD_NAME;
     [a, b, c, d, e, f, g, RECORD]
 };
-/// Size of a part's ID, in bytes.
+/// Size of an encoded part ID, in bytes.
 const ID: usize = size_of::<u128>() + size_of::<u32>();
 /// Size of the head, in bytes.
 const HEAD: usize = MAGIC.len() + DIGITS + 4 * size_of::<u64>() + 3 * size_of::<u32>();
-/// A stored part.
+/// An encoded part with its ID.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stored<'a> {
     pub(super) id: Id,
     pub(super) text: &'a [u8],
 }
 
-/// A stored rule: base, edit, edited overrides, and history.
+/// The encoded parts of a rule: base, edit, edited overrides, and history.
 pub(super) type StoredRule<'a> = [Stored<'a>; PARTS];
 
-/// Texts of a rule's parts, with their IDs.
+/// IDs and encodings of the four parts of a rule.
 pub(super) type Texts<'a> = [(Id, Cow<'a, [u8]>); PARTS];
 
-/// The stored record.
+/// A record whose parts have not been decoded yet.
 #[derive(Debug)]
 pub(super) struct Layout<'a> {
-    /// Record without its rules.
+    /// The record without its rules.
     pub(super) head: Record,
     pub(super) rules: Vec<StoredRule<'a>>,
     pub(super) gone: Vec<StoredRule<'a>>,
 }
 
-/// Reader that consumes bytes from the front.
+/// A reader that consumes bytes from the front of a slice.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
@@ -62,7 +64,8 @@ impl<'a> Rest<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// Reads the number of rules in a list. Fails if the remaining bytes cannot hold that many.
+    /// Reads the number of rules in a list. Returns `None` if the remaining bytes are too short for
+    /// this many rules.
     fn count(&mut self) -> Option<usize> {
         let count = usize::try_from(self.u32()?).ok()?;
         (count.checked_mul(PARTS * ID)? <= self.0.len()).then_some(count)
@@ -74,7 +77,7 @@ impl<'a> Rest<'a> {
         Some(text)
     }
 
-    /// Reads the state that a later build appended.
+    /// Reads the data that a later build has appended.
     fn later(&mut self) -> Option<Later> {
         if self.0.is_empty() {
             return Some(Later::default());
@@ -113,7 +116,7 @@ impl<'a> Rest<'a> {
 }
 
 impl<'a> Layout<'a> {
-    /// Parses the layout. Returns `None` if it is damaged or has another format.
+    /// Parses the layout. Returns `None` if the bytes are corrupt or have another format.
     pub(super) fn read(bytes: &'a [u8]) -> Option<Self> {
         let mut rest = Rest(bytes);
         if rest.array()? != MAGIC {
@@ -139,8 +142,8 @@ impl<'a> Layout<'a> {
         rest.0.is_empty().then_some(Self { head, rules, gone })
     }
 
-    /// Returns the text of a part if it is stored. The rule at `place` is tried first, because
-    /// rules seldom move.
+    /// Returns the encoding of the part with this ID, if any rule has it. The rule at `place` is
+    /// checked first, because rules are rarely reordered.
     fn text(&self, place: usize, part: usize, id: Id) -> Option<&'a [u8]> {
         let all = || self.rules.iter().chain(&self.gone);
         let near = all().nth(place).into_iter();
@@ -151,13 +154,13 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// Returns the bytes of a record. Texts that the previous record, `found`, already contains are
-/// copied from there.
+/// Encodes a record. Encoded parts that the previous record (`found`) contains are copied instead
+/// of being encoded again.
 pub(super) fn write(record: &Record, found: Option<&Layout<'_>>) -> Vec<u8> {
     assemble(record, &texts(record, found))
 }
 
-/// Returns the bytes of a record, and stores the IDs of the written texts in its parts.
+/// Like [`write()`], but also sets the IDs of the record's parts.
 pub(super) fn write_and_identify(record: &mut Record, found: Option<&Layout<'_>>) -> Vec<u8> {
     let texts = texts(record, found);
     let bytes = assemble(record, &texts);
@@ -171,7 +174,7 @@ pub(super) fn write_and_identify(record: &mut Record, found: Option<&Layout<'_>>
     bytes
 }
 
-/// Returns the texts of all parts, rule by rule.
+/// Encodes the parts of all rules, in the order of the rules.
 fn texts<'a>(record: &Record, found: Option<&Layout<'a>>) -> Vec<(Id, Cow<'a, [u8]>)> {
     let rules = record.all().enumerate();
     rules
@@ -179,7 +182,7 @@ fn texts<'a>(record: &Record, found: Option<&Layout<'a>>) -> Vec<(Id, Cow<'a, [u
         .collect()
 }
 
-/// Joins a record's head and its parts' texts to bytes.
+/// Concatenates a record's head, part IDs and encoded parts.
 pub(super) fn assemble(record: &Record, parts: &[(Id, Cow<'_, [u8]>)]) -> Vec<u8> {
     let (known, _) = parts.as_chunks::<PARTS>();
     let (known, gone_known) = known.split_at(record.rules.len().min(known.len()));
@@ -217,7 +220,7 @@ pub(super) fn assemble(record: &Record, parts: &[(Id, Cow<'_, [u8]>)]) -> Vec<u8
     bytes
 }
 
-/// Returns the part texts of the rule at `place`.
+/// Encodes the parts of the rule at index `place`.
 fn parts<'a>(place: usize, rule: &RuleRecord, found: Option<&Layout<'a>>) -> Texts<'a> {
     let parts: &Parts = rule;
     let write = [

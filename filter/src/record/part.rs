@@ -1,18 +1,18 @@
-//! A part of the record: a value, and the hash of the text in which the record stores it.
+//! A part of the record: a value, and the hash of its encoding.
 //!
-//! Parts with equal hashes have equal texts. So a worker reads a part's text again only if that
-//! part has changed, and a writer copies the texts of unchanged parts. A changed part has no hash
-//! until it is written.
+//! Parts with equal hashes have equal encodings. So a worker that reads the record decodes only
+//! parts that have changed, and a worker that writes it copies the encodings of unchanged parts. A
+//! changed part has no hash until it is written.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use loudou_limiter::hash::StableHasher;
 
-/// Number of parts of a rule.
+/// Number of parts per rule.
 pub(super) const PARTS: usize = 4;
 
-/// Hash and length of a part's text. Parts with equal IDs have equal texts.
+/// Hash and length of a part's encoding. Parts with equal IDs have equal encodings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Id {
     pub(super) hash: u128,
@@ -20,7 +20,7 @@ pub(crate) struct Id {
 }
 
 impl Id {
-    /// Returns the ID of a part's text. The ID of an empty text is the default.
+    /// Returns the ID of an encoded part. An empty encoding has the default ID.
     pub(super) fn of(text: &[u8]) -> Self {
         if text.is_empty() {
             return Self::default();
@@ -34,15 +34,16 @@ impl Id {
     }
 }
 
-/// A value that is stored as text.
+/// A value that can be encoded as a part of the record.
 pub(crate) trait Text: Sized {
-    /// Returns the text of the value. It is empty for the default value, which most rules have.
+    /// Encodes the value. The default edit and overrides, which most rules have, are encoded as an
+    /// empty string.
     fn write(&self) -> Vec<u8>;
-    /// Parses the text of a value. Returns `None` if the text is damaged.
+    /// Decodes a value. Returns `None` if the encoding is invalid.
     fn read(text: &[u8]) -> Option<Self>;
 }
 
-/// A record part. Clones share the value until a clone changes.
+/// A part of the record. Clones share the value until one of them is modified.
 #[derive(Debug)]
 pub(crate) struct Part<T> {
     value: Arc<T>,
@@ -57,32 +58,32 @@ impl<T> Part<T> {
         }
     }
 
-    /// Returns the ID of the part's text. `None` if the text has not been computed since the value
-    /// was created or changed.
+    /// Returns the ID of the part. `None` if the value has not been encoded since it was created or
+    /// changed.
     pub(super) const fn id(&self) -> Option<Id> {
         self.id
     }
 
-    /// Sets the ID of the part's text, which was just written to the record.
+    /// Sets the ID of the part, which has just been encoded.
     pub(super) const fn identify(&mut self, id: Id) {
         self.id = Some(id);
     }
 
-    /// Returns true if the parts share their value or their texts have the same ID. Does not
-    /// compare the values, so equal values may count as different.
+    /// Returns true if both parts share their value or have the same ID. Values are not compared,
+    /// so the result may be false although they are equal.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.value, &other.value) || (self.id.is_some() && self.id == other.id)
     }
 
-    /// Returns the shared value.
+    /// Returns a reference to the shared value.
     pub(super) const fn shared(&self) -> &Arc<T> {
         &self.value
     }
 }
 
 impl<T: Text> Part<T> {
-    /// Creates a part and computes the ID of its text. Another worker has probably written the same
-    /// value already. If the IDs are equal, this worker does not have to read that text.
+    /// Creates a part and computes its ID. Another worker has probably already written the same
+    /// value to the record, and thanks to the ID, this worker need not decode it.
     pub(super) fn identified(value: T) -> Self {
         let id = Id::of(&value.write());
         Self {
@@ -91,7 +92,7 @@ impl<T: Text> Part<T> {
         }
     }
 
-    /// Parses a part's text. Returns `None` if the text is damaged or does not have this ID.
+    /// Decodes a part. Returns `None` if the encoding is invalid or does not have this ID.
     pub(super) fn read(id: Id, text: &[u8]) -> Option<Self> {
         if Id::of(text) != id {
             return None;

@@ -1,6 +1,6 @@
-//! Reads the parts of the record that are not known yet. The code is written by hand, because
-//! derived code can report a problem with each field, which makes it several times as large, and
-//! nobody needs such reports here.
+//! Decodes the parts of the record that are not cached. The decoders are handwritten: derived
+//! decoders would be several times as large, because they can report a problem for each field,
+//! which is not needed here.
 
 use std::rc::Rc;
 
@@ -15,14 +15,15 @@ use super::{Base, Bases, Edit, Origin, OverrideEdit, Record, RuleRecord};
 use crate::json::{carry, number, optional, text};
 
 impl Record {
-    /// Returns true if these bytes are a record that this build can read.
+    /// Returns true if the bytes are a record that this build can read.
     pub(crate) fn is_sound(bytes: &[u8]) -> bool {
         let layout = Layout::read(bytes);
         layout.is_some_and(|layout| Self::read(layout, None, &Bases::default()).is_some())
     }
 
-    /// Returns the record of a layout, or `None` if a part is damaged. Parts that `last` or `bases`
-    /// contain are reused without reading. Rules that only a later build can read are preserved.
+    /// Decodes the record in a layout. Returns `None` if a part is corrupt. Parts that `last` or
+    /// `bases` contain are reused instead of being decoded. Rules that only a later build can read
+    /// are preserved.
     pub(super) fn read(layout: Layout<'_>, last: Option<&Self>, bases: &Bases) -> Option<Self> {
         let known = Known { last, bases };
         let mut later = layout.head.later.clone();
@@ -47,14 +48,14 @@ impl Record {
     }
 }
 
-/// Parts that a worker has already read.
+/// Parts that the worker has already decoded.
 struct Known<'a> {
     last: Option<&'a Record>,
     bases: &'a Bases,
 }
 
 impl Known<'_> {
-    /// Reads a rule. `near` is the known rule at the same position.
+    /// Decodes a rule, reusing known parts. `near` is the known rule at the same position.
     fn rule(
         &self,
         stored: &StoredRule<'_>,
@@ -89,7 +90,7 @@ impl Known<'_> {
     }
 }
 
-/// Returns the known part if its text is the same, and otherwise parses the text.
+/// Returns a clone of the known part if it has the same ID, and decodes the part otherwise.
 fn part<T: Text>(id: Id, text: &[u8], known: Option<&Part<T>>) -> Option<Part<T>> {
     match known.filter(|known| known.id() == Some(id)) {
         Some(known) => Some(known.clone()),
@@ -136,7 +137,7 @@ impl Text for KeyMap<OverrideEdit> {
 }
 
 impl Edit {
-    /// Parses an edit. Returns `None` if it is damaged.
+    /// Decodes an edit. Returns `None` if the JSON is invalid.
     pub(crate) fn read(edit: &Value) -> Option<Self> {
         Some(Self {
             change: parse_edit(edit.get("change")?).ok()?,
@@ -147,8 +148,8 @@ impl Edit {
 }
 
 impl OverrideEdit {
-    /// Parses the edited override of a pattern. Returns `None` if it is damaged. It does not check
-    /// that the override's scale fits the rule.
+    /// Decodes the edited override of a pattern. Returns `None` if the JSON is invalid. Does not
+    /// check that the override fits the rule.
     pub(crate) fn read(pattern: &str, edit: &Value) -> Option<Self> {
         Some(Self {
             gives: parse_override(pattern, edit.get("gives")?, None).ok()?,

@@ -1,7 +1,6 @@
-//! A worker's access to the record: reads and changes it in shared data, and caches the decoded
-//! record.
+//! Reads and changes the rule record in shared data, and caches the decoded record.
 //!
-//! The plugins of a VM share this cache, because the data role and the admin role need nearly the
+//! The plugins in a VM share the cache, because the data role and the admin role need nearly the
 //! same content.
 
 use std::cell::RefCell;
@@ -15,40 +14,41 @@ use super::layout::{self, Layout};
 use super::{Bases, MAX_RECORD, Record, RecordError};
 use crate::host::{Host, HostStore};
 
-/// Maximum time for which a cached record is used although no change was announced. If a VM dies
-/// between a change and its announcement, no other VM is notified of the change.
+/// Maximum age of a cached record, even if no change was announced. If a VM dies between a change
+/// and its announcement, the other VMs find the change only by reading the record again.
 const REREAD_INTERVAL: Nanos = Nanos::from_secs(1);
 
-/// The shared record of a namespace.
+/// Access to the rule record of a namespace.
 #[derive(Clone, Debug)]
 pub(crate) struct Records {
     share: String,
-    /// Rules of this plugin's configuration, which probably equal the rules in the record.
+    /// Rules in this plugin's configuration. These rules are probably equal to the bases in the
+    /// record, which then need not be decoded.
     bases: Rc<Bases>,
     cache: Rc<RecordCache>,
 }
 
-/// Cache for the record that was read last.
+/// Cache for the record that was last read or written.
 #[derive(Debug, Default)]
 struct RecordCache(RefCell<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
     record: Option<Rc<Record>>,
-    /// Rules of the plugin that was configured last, for plugins without rules.
+    /// Rules of the plugin that was configured last. Used by plugins without rules.
     bases: Weak<Bases>,
-    /// Number of announced changes before it was read, and the time of reading.
+    /// Number of announced changes before the record was read, and the time of the read.
     seen: Option<(u64, Nanos)>,
-    /// Generation of the last record that this VM knows to be announced.
+    /// Generation of the last cached record that was marked as announced.
     announced: u64,
 }
 
-/// Caches that the plugins of a VM share, by namespace.
+/// Caches that the plugins in a VM share, by namespace.
 #[derive(Debug, Default)]
 pub struct RecordCaches(Vec<(String, Weak<RecordCache>)>);
 
 impl Records {
-    /// Creates access to the record of a namespace, for a plugin with these rules.
+    /// Creates the access to the record of a namespace for a plugin with these rules.
     pub(crate) fn new(share: &str, bases: Bases) -> Self {
         Self {
             share: share.to_owned(),
@@ -57,7 +57,7 @@ impl Records {
         }
     }
 
-    /// Shares the cache with the other plugins of the VM.
+    /// Shares the cache with the other plugins in the VM.
     pub(crate) fn sharing(&mut self, caches: &mut RecordCaches) {
         caches.0.retain(|(_, cache)| cache.strong_count() > 0);
         let found = caches.0.iter().find(|(share, _)| *share == self.share);
@@ -77,7 +77,7 @@ impl Records {
         &self.share
     }
 
-    /// Returns the rules of this plugin's configuration.
+    /// Returns the rules in this plugin's configuration.
     pub(crate) fn bases(&self) -> &Bases {
         &self.bases
     }
@@ -86,7 +86,7 @@ impl Records {
         [self.share.as_bytes(), b":rules"].concat()
     }
 
-    /// Writes the record unless there is one. Returns true if this call wrote it.
+    /// Creates the record unless it already exists. Returns true if this call has created it.
     pub(crate) fn create(&self, host: &dyn Host, record: &Record) -> Result<bool, RecordError> {
         let bytes = layout::write(record, None);
         Ok(host.shared_set(&self.key(), &bytes, CAS_ABSENT)? == Written::Done)
@@ -100,18 +100,19 @@ impl Records {
         self.read_layout(Layout::read(&bytes))
     }
 
-    /// Returns the cached record if it is recent and no change was announced since it was read.
-    /// `changes` is the current count of announced changes.
+    /// Returns the cached record if it is recent and no change has been announced since it was
+    /// read. `changes` is the current number of announced changes.
     pub(crate) fn kept(&self, changes: u64, now: Nanos) -> Option<Rc<Record>> {
         let kept = self.cache.0.borrow();
         let (seen, at) = kept.seen?;
-        // 0 means that the gauge is missing, so changes cannot be detected.
+        // If `changes` is 0, the gauge is missing, so changes cannot be detected.
         let is_fresh = changes > 0 && seen == changes && now < at.saturating_add(REREAD_INTERVAL);
         let record = kept.record.as_ref().filter(|_| is_fresh)?;
         (now < record.next_expiry()).then(|| Rc::clone(record))
     }
 
-    /// Records that `record` was read at `now`, when `changes` changes had been announced.
+    /// Marks the cached record as current at `now`, when `changes` changes had been announced.
+    /// No-op if `record` is not the cached record.
     pub(crate) fn keep(&self, record: &Rc<Record>, changes: u64, now: Nanos) {
         let mut kept = self.cache.0.borrow_mut();
         let is_kept = kept.record.as_ref();
@@ -120,8 +121,8 @@ impl Records {
         }
     }
 
-    /// Returns the generation of the cached record, if it was read after `changes` announced
-    /// changes.
+    /// Returns the generation of the cached record if it was read when `changes` changes had been
+    /// announced.
     pub(crate) fn generation_after(&self, changes: u64) -> Option<u64> {
         let kept = self.cache.0.borrow();
         let (seen, _) = kept.seen?;
@@ -129,7 +130,7 @@ impl Records {
         Some(record.generation)
     }
 
-    /// Marks the cached record as announced. Returns false if it was marked before.
+    /// Marks the cached record as announced. Returns false if its generation was already marked.
     pub(crate) fn mark_announced(&self) -> bool {
         let mut kept = self.cache.0.borrow_mut();
         let generation = kept.record.as_ref().map_or(0, |record| record.generation);
@@ -137,11 +138,11 @@ impl Records {
         before != generation
     }
 
-    /// Reads the parts of a layout that are not cached, and caches the record.
+    /// Decodes a record, reusing cached parts, and caches it.
     fn read_layout(&self, layout: Option<Layout<'_>>) -> Result<Rc<Record>, RecordError> {
         let layout = layout.ok_or(RecordError::Unreadable)?;
         let kept = self.cache.0.borrow();
-        // If a plugin without rules reads first, it uses the rules of the other plugin.
+        // A plugin without rules uses the rules of the plugin that was configured last.
         let others = kept.bases.upgrade().filter(|_| self.bases.rules.is_empty());
         let bases = others.as_ref().unwrap_or(&self.bases);
         let read = Record::read(layout, kept.record.as_deref(), bases);
@@ -155,15 +156,15 @@ impl Records {
         Ok(record)
     }
 
-    /// Caches a record. It is used without reading only after [`Self::keep`].
+    /// Caches a record. [`Self::kept`] returns it only after a call of [`Self::keep`].
     fn put(&self, record: Rc<Record>) {
         let mut kept = self.cache.0.borrow_mut();
         (kept.record, kept.seen) = (Some(record), None);
     }
 
-    /// Changes the record. `change` returns a value if it changed anything. It runs again on a
-    /// fresh record if another worker changed the record first. Each change increments the
-    /// generation.
+    /// Changes the record and increments its generation. `change` returns `None` if it has changed
+    /// nothing. If another worker changes the record concurrently, `change` is called again with
+    /// the new record.
     pub(crate) fn change<T>(
         &self,
         host: &dyn Host,
@@ -178,7 +179,8 @@ impl Records {
         Ok((record, outcome))
     }
 
-    /// Changes internal parts of the record, which no client sees. The generation stays the same.
+    /// Changes internal parts of the record that API clients cannot see, without incrementing the
+    /// generation.
     pub(crate) fn change_internally(
         &self,
         host: &dyn Host,
@@ -190,7 +192,8 @@ impl Records {
         })
     }
 
-    /// Like [`change`](Self::change), but for an edit, which must not make the record too large.
+    /// Like [`change`](Self::change), but for edits, which fail if they would make the record too
+    /// large.
     pub(crate) fn edit(
         &self,
         host: &dyn Host,
@@ -233,8 +236,8 @@ impl Records {
         outcome
     }
 
-    /// Reads a record from bytes and changes it. Returns the record, with its new bytes if they
-    /// differ.
+    /// Decodes a record and changes it. Returns the record and, if it was changed, its new
+    /// encoding.
     fn changed(
         &self,
         found: Option<&[u8]>,

@@ -1,4 +1,4 @@
-//! One rule of the record: its parts, and the effective rule derived from them.
+//! A rule in the record: its parts, and the effective rule derived from them.
 
 use std::cell::{OnceCell, RefCell};
 use std::ops::Deref;
@@ -17,18 +17,18 @@ use super::{Edit, OverrideEdit};
 /// The parts of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Parts {
-    /// The rule of the plugin configuration.
+    /// The rule in the plugin configuration.
     pub(crate) base: Part<Base>,
-    /// Edit that replaces parts of the base.
+    /// The edit, which replaces fields of the base.
     pub(crate) edit: Part<Option<Edit>>,
-    /// Overrides that were edited individually. They apply on top of `base` and `edit`.
+    /// Individually edited overrides, which apply on top of `base` and `edit`.
     pub(crate) own: Part<KeyMap<OverrideEdit>>,
-    /// Changes that some of the rule's buckets have not followed yet.
+    /// Changes that some of the rule's buckets may not have been converted to yet.
     pub(crate) history: Part<History>,
 }
 
-/// One rule. Values derived from its parts are computed at first use, and kept until a part
-/// changes.
+/// A rule in the record. Values derived from its parts are computed on first use, and cached until
+/// a part changes.
 #[derive(Clone, Debug)]
 pub(crate) struct RuleRecord {
     parts: Parts,
@@ -40,13 +40,13 @@ struct Derived {
     rule: OnceCell<Arc<Rule>>,
     active: OnceCell<Arc<ActiveRule>>,
     next_expiry: OnceCell<Nanos>,
-    /// Parts and effective rule before the last change. The new effective rule reuses what has not
-    /// changed.
+    /// Parts and compiled rule before the last change. Building the new rule reuses everything that
+    /// has not changed.
     before: RefCell<Option<(Parts, Arc<ActiveRule>)>>,
 }
 
 impl Parts {
-    /// Returns the effective rule.
+    /// Returns the effective rule, with the edit and overrides applied.
     pub(super) fn effective(&self, before: Option<&(Self, Arc<ActiveRule>)>) -> Arc<Rule> {
         if self.edit.is_none() && self.own.is_empty() {
             return Arc::clone(self.base.rule());
@@ -63,7 +63,7 @@ impl Parts {
         Arc::new(rule)
     }
 
-    /// Returns the rule with its edit, but without the edited overrides.
+    /// Returns the rule with its edit applied, but without individually edited overrides.
     pub(super) fn edited(&self) -> Rule {
         let mut rule = Rule::clone(self.base.rule());
         if let Some(edit) = self.edit.as_ref() {
@@ -72,8 +72,8 @@ impl Parts {
         rule
     }
 
-    /// Returns the approximate JSON size of the rule, in bytes. It counts the parts separately, so
-    /// it is too large for an edited rule.
+    /// Returns the approximate JSON size of the effective rule, in bytes. The size is overestimated
+    /// for an edited rule, because it is the total size of base, edit and overrides.
     pub(crate) fn bytes(&self) -> usize {
         let ids = [self.base.id(), self.edit.id(), self.own.id()];
         let bytes = ids.iter().flatten().map(|id| id.bytes);
@@ -81,7 +81,7 @@ impl Parts {
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
-    /// Returns true if the IDs of all parts' texts are known.
+    /// Returns true if all parts have IDs.
     pub(super) fn is_identified(&self) -> bool {
         let ids = [
             self.base.id(),
@@ -92,7 +92,8 @@ impl Parts {
         ids.iter().all(Option::is_some)
     }
 
-    /// Returns true if all parts are the same, without comparing their values.
+    /// Returns true if all parts are the same according to [`Part::is_same`], which does not
+    /// compare values.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.base.is_same(&other.base)
             && self.edit.is_same(&other.edit)
@@ -100,7 +101,8 @@ impl Parts {
             && self.history.is_same(&other.history)
     }
 
-    /// Returns true if the effective overrides are certainly the same.
+    /// Returns true if the effective overrides are certainly equal. May return false although they
+    /// are equal.
     fn has_overrides_of(&self, other: &Self) -> bool {
         let of_edit = |parts: &Self| {
             let edit = parts.edit.as_ref();
@@ -113,7 +115,7 @@ impl Parts {
 }
 
 impl RuleRecord {
-    /// Creates a rule that was added at `version`.
+    /// Creates the record of a rule that was added at `version`.
     pub(super) fn new(base: Part<Base>, version: u32) -> Self {
         Self::of(Parts {
             base,
@@ -130,14 +132,14 @@ impl RuleRecord {
         }
     }
 
-    /// Returns the rule with these parts.
+    /// Returns the rule with its parts replaced. Derived values are reused where possible.
     pub(super) fn replaced_by(&self, parts: Parts) -> Self {
         let mut new = self.clone();
         *new.parts_mut() = parts;
         new
     }
 
-    /// Sets the IDs of the parts' texts, which were just written. Derived values stay valid.
+    /// Sets the IDs of all parts, which have just been encoded. Derived values stay valid.
     pub(super) const fn identify(&mut self, [base, edit, own, history]: [Id; PARTS]) {
         self.parts.base.identify(base);
         self.parts.edit.identify(edit);
@@ -145,7 +147,7 @@ impl RuleRecord {
         self.parts.history.identify(history);
     }
 
-    /// Returns the parts, to change them.
+    /// Returns the parts for modification. Discards values derived from them.
     pub(super) fn parts_mut(&mut self) -> &mut Parts {
         let active = self.derived.active.take();
         if let Some(active) = active {
@@ -156,7 +158,7 @@ impl RuleRecord {
         &mut self.parts
     }
 
-    /// Returns the effective rule.
+    /// Returns the effective rule, with the edit and overrides applied.
     pub(crate) fn effective(&self) -> &Rule {
         self.rule_in_force()
     }
@@ -166,7 +168,7 @@ impl RuleRecord {
         self.derived.rule.get_or_init(effective)
     }
 
-    /// Returns the effective rule in the form that decides requests.
+    /// Returns the effective rule, compiled for decisions.
     pub(crate) fn activate(&self) -> Arc<ActiveRule> {
         Arc::clone(self.derived.active.get_or_init(|| {
             #[cfg(test)]
@@ -181,10 +183,10 @@ impl RuleRecord {
         }))
     }
 
-    /// Changes the rule, and records the change for its buckets.
+    /// Changes the rule, and adds the change to the history, so that buckets are converted.
     pub(super) fn change(&mut self, note: (Carry, Nanos, u32), change: impl FnOnce(&mut Parts)) {
-        // The current effective rule is built now, so that the new one can share its unchanged
-        // parts.
+        // The current effective rule is compiled before the change, so that the new rule can share
+        // its unchanged parts.
         self.activate();
         let before = Arc::clone(self.rule_in_force());
         change(self.parts_mut());
@@ -194,7 +196,8 @@ impl RuleRecord {
         });
     }
 
-    /// Changes the history. Of the rule in force, only the conversion of buckets changes.
+    /// Changes the history. The effective rule stays the same, but its buckets are converted
+    /// differently.
     pub(super) fn note(&mut self, note: impl FnOnce(&mut History)) {
         let rule = self.derived.rule.take();
         let history = &mut *self.parts_mut().history;
@@ -203,7 +206,7 @@ impl RuleRecord {
         self.derived.rule = rule.map_or_else(OnceCell::new, OnceCell::from);
     }
 
-    /// Returns the time at which the rule's next edit expires.
+    /// Returns the time at which the rule's next edit or edited override expires.
     pub(super) fn next_expiry(&self) -> Nanos {
         *self.derived.next_expiry.get_or_init(|| {
             let expiries = self.authors().filter_map(|who| who.expires_at_ns);

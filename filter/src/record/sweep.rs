@@ -1,16 +1,16 @@
-//! Selects the rules that changed so often that a sweep must convert their buckets to the current
-//! limits.
+//! Selects the rules whose histories have become too long, so that a sweep must convert their
+//! buckets to the current limits.
 
 use std::rc::Rc;
 
 use super::history::MAX_CHANGES;
 use super::{Record, RuleRecord};
 
-/// Number of changes of a rule at which a sweep starts to convert its buckets.
+/// Number of changes in a rule's history from which a sweep converts the rule's buckets.
 const MIN_SWEPT: usize = 32;
 
 impl RuleRecord {
-    /// Returns true if an edit must wait for a sweep.
+    /// Returns true if the history is full, so that edits must wait for a sweep.
     pub(crate) fn is_full(&self) -> bool {
         self.history.changes.len() >= MAX_CHANGES
     }
@@ -23,7 +23,8 @@ impl Record {
             .filter(|rule| rule.history.changes.len() >= MIN_SWEPT)
     }
 
-    /// Forgets the changes of a rule up to `version`, which all its buckets have followed.
+    /// Removes the changes up to `version` from a rule's history, because all its buckets have been
+    /// converted to them.
     pub(crate) fn forget(&mut self, rule_tag: u32, version: u32) {
         for rule in self.all_mut(|rule| rule.base.tag() == rule_tag) {
             rule.note(|history| history.forget(version));

@@ -1,10 +1,12 @@
-//! Trials: limits that run in shadow mode beside the rule that they may replace.
+//! Trials, which evaluate new limits for a rule in shadow mode, while the rule keeps its current
+//! limits.
 //!
-//! A trial is a rule that exists only in the record. Its base is a copy of the rule that was in
-//! force when the trial began, in shadow mode and with a separate name
-//! ([`TRIAL`](loudou_rules::rule::TRIAL)). Its edit has the limits that are tried. In the record it
-//! comes right after its rule. It exists as long as its edit, which ends when it expires, with
-//! `DELETE`, or when a configuration changes the rule.
+//! A trial is a rule that exists only in the record. The base of a trial is a copy of its rule at
+//! the start of the trial, but in shadow mode and with the suffix
+//! [`TRIAL`](loudou_rules::rule::TRIAL) in its name. The edit of a trial contains the limits to
+//! try. In the record, a trial comes right after its rule. A trial ends together with its edit:
+//! when the edit expires, when it is deleted with `DELETE`, or when a configuration changes the
+//! rule.
 
 use std::rc::Rc;
 
@@ -15,7 +17,8 @@ use super::base::Base;
 use super::part::Part;
 use super::{Record, RuleRecord};
 
-/// Maximum number of trials at a time. Each request of a tried rule is evaluated once more for its trial.
+/// Maximum number of concurrent trials. The maximum limits the cost of trials, because each request that matches a rule
+/// with a trial is evaluated once more.
 pub(crate) const MAX_TRIALS: usize = 16;
 
 impl RuleRecord {
@@ -24,16 +27,16 @@ impl RuleRecord {
         tried(&self.base.name).is_some()
     }
 
-    /// Returns true if the rule is the trial of `other`. A draining configuration may still have another rule of
-    /// that name, with other keys.
+    /// Returns true if the rule is a trial of `other`. The keys are compared too, because a draining configuration may
+    /// still have a rule with the same name but other keys.
     pub(super) fn tries(&self, other: &Self) -> bool {
         tried(&self.base.name) == Some(&other.base.name) && self.base.key == other.base.key
     }
 }
 
 impl Record {
-    /// Adds a trial without an edit if `name` is the name of a trial and its rule exists. Returns
-    /// false if there are [`MAX_TRIALS`] trials already.
+    /// If `name` is the name of a trial that does not exist yet, and its rule exists, adds the
+    /// trial without an edit. Returns false if there are already [`MAX_TRIALS`] trials.
     pub(crate) fn start_trial(&mut self, name: &str) -> bool {
         let place = |name: &str| self.rules.iter().position(|rule| rule.base.name == name);
         let of_rule = tried(name).filter(|name| tried(name).is_none());
@@ -55,20 +58,19 @@ impl Record {
         true
     }
 
-    /// Removes the trials without an edit.
+    /// Removes all trials that have no edit.
     pub(crate) fn end_trials(&mut self) {
         self.rules
             .retain(|rule| !rule.is_trial() || rule.edit.is_some());
     }
 
-    /// Returns the trial of a rule.
+    /// Returns the trial of a rule, if there is one.
     pub(crate) fn trial_of(&self, rule: &RuleRecord) -> Option<&Rc<RuleRecord>> {
         self.rules.iter().find(|other| other.tries(rule))
     }
 }
 
-/// Returns a problem for each part of an edit other than its limits, because a trial can only try
-/// limits.
+/// Returns a problem for each field of an edit except `limits`, because only limits can be tried.
 pub(crate) fn untried(edit: &RuleEdit) -> Vec<Problem> {
     let parts = [
         ("mode", edit.mode.is_some()),

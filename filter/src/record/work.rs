@@ -1,15 +1,15 @@
-//! Counts the work on records in tests: parts read, and rules activated.
+//! Counts decoded parts and compiled rules, for tests that bound this work.
 
 use std::cell::Cell;
 
-/// Number of steps so far.
+/// Counts since the last call of [`take`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Work {
-    /// Number of parts read from their text.
+    /// Number of decoded parts.
     pub(crate) parts: usize,
-    /// Total size of these texts, in bytes.
+    /// Total size of the decoded parts, in bytes.
     pub(crate) bytes: usize,
-    /// Number of rules brought into the form that decides requests.
+    /// Number of compiled rules.
     pub(crate) activated: usize,
 }
 
@@ -36,7 +36,7 @@ pub(super) fn activated() {
     add(|work| work.activated += 1);
 }
 
-/// Returns the counts since the last call of this function.
+/// Returns the counts and resets them.
 pub(crate) fn take() -> Work {
     WORK.take()
 }

@@ -5,8 +5,9 @@
 //! wasm.loudou:       <rule>;<limit>;<verdict>;<wait>;<key>[, …]
 //! ```
 //!
-//! The wait is in milliseconds: how long a request was held, or when a refused request may be
-//! retried. The key is written as its fingerprint. Absent parts are `-`.
+//! The wait in milliseconds is the time for which a request is held, or the time after which a
+//! refused request may be retried. The key is represented by its fingerprint. Missing parts are
+//! `-`.
 
 use loudou_limiter::{BucketDecision, Nanos, Verdict, fingerprint};
 use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome};
@@ -16,15 +17,17 @@ use super::headers::reported;
 use super::text::{Digits, after_others, push};
 use crate::host::{Header, Host};
 
-/// Request header with the decisions.
+/// Request header that contains the decisions.
 const DECISION: &str = "x-loudou-decision";
-/// Response header with the wait of a held request.
+/// Response header that contains the wait of a held request.
 const WAIT_MS: &str = "x-loudou-wait-ms";
-/// Property with the decisions. An access log shows it with `%FILTER_STATE(wasm.loudou:PLAIN)%`.
+/// Property that contains the decisions. Access logs can include it with
+/// `%FILTER_STATE(wasm.loudou:PLAIN)%`.
 const PROPERTY: &str = "loudou";
 
 /// Reports the decisions of rules with `explain_header` to the upstream and to access logs, and the
-/// wait to the client. The request header replaces any header of this name that the client sent.
+/// wait to the client. The filter replaces the request header if the client has sent one with the
+/// same name.
 pub(crate) fn explain(
     host: &dyn Host,
     outcome: &Outcome,
@@ -47,12 +50,12 @@ pub(crate) fn explain(
     Some((WAIT_MS.into(), wait.millis_ceil().to_string()))
 }
 
-/// Reports to the upstream that no rule with `explain_header` has decided.
+/// Reports to the upstream that no rule with `explain_header` has decided the request.
 pub(crate) fn no_decision(host: &dyn Host) {
     host.set_request_header(DECISION, "none");
 }
 
-/// Reports these decisions to access logs.
+/// Reports the decisions of these rules to access logs.
 pub(crate) fn log<'a>(
     host: &dyn Host,
     outcomes: impl IntoIterator<Item = &'a RuleOutcome>,
@@ -110,7 +113,7 @@ fn push_for_log(out: &mut String, outcome: &RuleOutcome, now: Nanos) {
     }
 }
 
-/// Appends 16 hexadecimal digits.
+/// Appends a number as 16 hexadecimal digits.
 fn push_hexadecimal(out: &mut String, number: u64) {
     let mut digits = [0; 16];
     let mut rest = number;
@@ -130,8 +133,8 @@ const fn decided(outcome: &RuleOutcome) -> Option<&BucketDecision> {
     }
 }
 
-/// Returns the time until the slowest of the refusing limits would admit, or `None` if it never
-/// will.
+/// Returns the longest retry delay of the limits that refused the request. `None` if one of these
+/// limits has no known retry delay.
 fn retry_after(decision: &BucketDecision) -> Option<Nanos> {
     let refusing = decision.decisions().filter(|one| one.is_refused());
     refusing

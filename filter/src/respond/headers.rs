@@ -1,15 +1,14 @@
-//! The rate-limit headers of responses.
+//! Creates the rate-limit headers of responses.
 //!
-//! They follow draft-ietf-httpapi-ratelimit-headers-11. A limit is the policy `<rule>.<limit>` with
-//! its capacity as the quota `q`. The window `w` is the time in which its rate yields that quota, or
-//! the length of the calendar's present window.
-//! `t` is the time until more of the quota is available than now, for admitted and refused requests
-//! alike. It is absent if it depends on the end of other requests. The legacy headers are
-//! `X-RateLimit-*` for the tightest limit, with `t` as their reset, in seconds from now. The clients of
-//! `OpenAI` read such headers with `-tokens` at the end of their names, and a reset with a unit.
+//! The headers follow draft-ietf-httpapi-ratelimit-headers-11. Each limit is a policy with the name `<rule>.<limit>`
+//! and with the limit's capacity as the quota `q`. The window `w` is the time in which the limit's rate refills the
+//! quota, or the length of the current calendar window. For both admitted and refused requests, `t` is the time until
+//! more of the quota becomes available. `t` is omitted if this time depends on when other requests end. The legacy
+//! headers `X-RateLimit-*` describe the tightest limit, and their reset is `t` in seconds from now. In the format for
+//! clients of `OpenAI`, the names of these headers end with `-tokens` and the reset has a unit.
 //!
-//! Parsers of draft 7 first look for `limit=`, `remaining=` and `reset=` in any `RateLimit` header,
-//! and then for the legacy headers. With `both`, the item of the tightest limit also has these
+//! Parsers for draft 7 first look for `limit=`, `remaining=` and `reset=` in any `RateLimit` header, and then for the
+//! legacy headers. If a rule is configured to send `both`, the item of the tightest limit also has these three
 //! parameters, which other parsers ignore.
 
 use loudou_limiter::{BucketDecision, Decision, Limit, Limits, Nanos};
@@ -23,7 +22,7 @@ pub(super) fn policy_name(rule: &Rule, limit: &Limit) -> String {
     text(&[&rule.name, ".", limit.name()])
 }
 
-/// Appends a rule's `RateLimit-Policy` items at a time of the wall clock, an item for each limit.
+/// Appends a `RateLimit-Policy` item for each limit of a rule. `wall` is the current wall-clock time.
 fn push_policies(list: &mut String, rule: &Rule, limits: &Limits, wall: Nanos) {
     for limit in limits {
         let algorithm = limit.algorithm();
@@ -40,7 +39,7 @@ fn push_policies(list: &mut String, rule: &Rule, limits: &Limits, wall: Nanos) {
     }
 }
 
-/// Appends the `RateLimit` item of a decision, for the reported limit.
+/// Appends a `RateLimit` item for the limit that the decision reports.
 fn push_state(list: &mut String, rule: &Rule, limits: &Limits, answer: &BucketDecision) {
     let Some((limit, decision)) = reported(limits, answer) else {
         return;
@@ -64,7 +63,8 @@ fn push_state(list: &mut String, rule: &Rule, limits: &Limits, answer: &BucketDe
     }
 }
 
-/// Returns the time until more tokens are available. For a fleet-wide limit, only refusals know it.
+/// Returns the time until more tokens are available. For a fleet-wide limit, the time is known only if the request was
+/// refused.
 fn until(answer: &BucketDecision, decision: &Decision) -> Option<Nanos> {
     answer.more_after().or(decision.retry_after)
 }
@@ -79,7 +79,7 @@ pub(super) fn reported<'a>(
     ))
 }
 
-/// Returns the response headers of a request that was admitted at a time of the wall clock.
+/// Returns the rate-limit headers for an admitted request. `wall` is the current wall-clock time.
 pub(crate) fn of_admitted(outcome: &Outcome, wall: Nanos) -> Headers {
     let mut headers = RateLimitHeaders::default();
     for one in &outcome.rules {
@@ -90,8 +90,8 @@ pub(crate) fn of_admitted(outcome: &Outcome, wall: Nanos) -> Headers {
     headers.finish()
 }
 
-/// Collects the headers of a response, either from all rules that admitted the request or from the
-/// rule that refused it.
+/// Builds the rate-limit headers of a response, either from all rules that admitted the request or from the rule that
+/// refused it.
 #[derive(Debug, Default)]
 pub(super) struct RateLimitHeaders<'a> {
     policies: String,
@@ -104,15 +104,15 @@ pub(super) struct RateLimitHeaders<'a> {
 struct Tightest<'a> {
     decision: &'a Decision,
     until: Option<Nanos>,
-    /// True if the headers have the names and the form that the clients of `OpenAI` read.
+    /// True if the headers must have the names and format that clients of `OpenAI` read.
     is_openai: bool,
-    /// End of its item in the states. 0 if it has none.
+    /// End of the limit's `RateLimit` item in `states`. 0 if the parameters of draft 7 must not be added.
     end: usize,
 }
 
 impl<'a> RateLimitHeaders<'a> {
-    /// Adds the headers of a rule's decision at a time of the wall clock, if its configuration asks
-    /// for headers.
+    /// Adds the headers for a rule's decision, if the rule is configured to send them. `wall` is the current wall-clock
+    /// time.
     pub(super) fn add(&mut self, outcome: &RuleOutcome, answer: &'a BucketDecision, wall: Nanos) {
         let rule = outcome.active.rule();
         let wanted = rule.respond.ratelimit_headers;

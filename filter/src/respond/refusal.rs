@@ -1,4 +1,4 @@
-//! The response to a refused request.
+//! Creates the response to a refused request.
 
 use std::borrow::Cow;
 use std::mem;
@@ -15,10 +15,11 @@ use super::text::{Digits, push, push_json, text};
 use super::wait::Wait;
 use crate::host::{Headers, Host, Reply};
 
-/// Size of most problem documents, in bytes.
+/// Initial capacity for a problem document, in bytes, which suffices for most documents.
 const PROBLEM_ROOM: usize = 320;
-/// Beginnings of problem documents up to the status: type and title. The draft's types are
-/// registered with IANA. A request without a usable key exceeds no quota, so it has other types.
+/// Start of a problem document, with type and title, up to the value of the status. The first three
+/// types are defined in the IETF draft and registered with IANA. Requests without a usable key or
+/// with a value that is too long have other types, because they exceed no quota.
 const QUOTA_EXCEEDED: &str = concat!(
     r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","#,
     r#""title":"Quota exceeded","status":"#
@@ -45,12 +46,12 @@ const VALUE_TOO_LONG: &str = concat!(
     r#""title":"Value too long","status":"#
 );
 
-/// A refusal: its cause, and the parts of the response.
+/// A refusal: its cause, and the content of the response.
 pub(crate) struct Refusal<'a> {
     rule: &'a Rule,
-    /// Type and title of the problem document.
+    /// Start of the problem document, with type and title.
     problem: &'static str,
-    /// Cause, for Envoy's response code details.
+    /// Cause of the refusal, for Envoy's response code details.
     cause: &'static str,
     violated: Vec<String>,
     detail: String,
@@ -60,7 +61,7 @@ pub(crate) struct Refusal<'a> {
 }
 
 impl<'a> Refusal<'a> {
-    /// Creates the refusal by a rule at `clock`.
+    /// Creates the refusal for the outcome of a rule that refuses the request.
     pub(crate) fn new(outcome: &'a RuleOutcome, clock: Clock) -> Self {
         let rule = outcome.active.rule();
         match &outcome.answer {
@@ -112,7 +113,7 @@ impl<'a> Refusal<'a> {
         }
     }
 
-    /// Creates the refusal of a banned key.
+    /// Creates the refusal of a request whose key is banned.
     pub(crate) fn banned(rule: &'a Rule, ban: Ban, now: Nanos) -> Self {
         let wait = ban.lasts(now).map_or(Wait::Never, Wait::For);
         let wait = wait.longer_by(rule.respond.retry_after_jitter, now);
@@ -129,7 +130,7 @@ impl<'a> Refusal<'a> {
         refusal
     }
 
-    /// Creates the refusal of a request without a key, by a rule that refuses such requests.
+    /// Creates the refusal of a request without a key, for rules that refuse such requests.
     pub(crate) fn key_missing(rule: &'a Rule) -> Self {
         let name = &rule.name;
         let detail = text(&["the request has no key for rule ", name]);
@@ -141,8 +142,8 @@ impl<'a> Refusal<'a> {
         refusal
     }
 
-    /// Creates the refusal of a request with a value that is too long for the rule's match, by a
-    /// rule that refuses such requests.
+    /// Creates the refusal of a request with a value that is too long to be matched, for rules that
+    /// refuse such requests.
     pub(crate) fn value_too_long(rule: &'a Rule) -> Self {
         let name = &rule.name;
         let detail = text(&["the request has a value that is too long for rule ", name]);
@@ -150,8 +151,8 @@ impl<'a> Refusal<'a> {
         Self::without_bucket(rule, kind, detail, Wait::Never)
     }
 
-    /// Creates the refusal of a request with several values for a key part, by a rule that refuses
-    /// such requests.
+    /// Creates the refusal of a request with several values for a part of the key, for rules that
+    /// refuse such requests.
     pub(crate) fn key_ambiguous(rule: &'a Rule) -> Self {
         let name = &rule.name;
         let detail = text(&["the request has several values for the key of rule ", name]);
@@ -159,7 +160,8 @@ impl<'a> Refusal<'a> {
         Self::without_bucket(rule, kind, detail, Wait::Never)
     }
 
-    /// Creates the refusal after the store gave up, by a rule whose `on_error` refuses.
+    /// Creates the refusal of a request that could not be decided because of a store failure, for
+    /// rules whose `on_error` is `refuse`.
     pub(crate) fn store_gave_up(rule: &'a Rule) -> Self {
         let name = &rule.name;
         let detail = text(&[
@@ -171,7 +173,8 @@ impl<'a> Refusal<'a> {
         Self::without_bucket(rule, kind, detail, Wait::Unknown)
     }
 
-    /// Creates the refusal during an engine outage, if the fleet's `on_outage` refuses.
+    /// Creates the refusal of a request during an engine outage, for fleets whose `on_outage` is
+    /// `refuse`.
     pub(crate) fn outage(rule: &'a Rule) -> Self {
         let name = &rule.name;
         let detail = text(&[
@@ -201,7 +204,7 @@ impl<'a> Refusal<'a> {
         }
     }
 
-    /// Returns the response to the current request.
+    /// Converts the refusal to an HTTP or gRPC response to the current request.
     pub(crate) fn reply(mut self, host: &dyn Host) -> Reply {
         let refuse = &self.rule.refuse;
         let first = self.violated.first().map_or("", String::as_str);
@@ -227,7 +230,7 @@ impl<'a> Refusal<'a> {
         }
     }
 
-    /// Returns the body and its content type.
+    /// Returns the response body and its content type.
     fn body(self) -> (Vec<u8>, Option<String>) {
         match &self.rule.refuse.body {
             RefuseBody::Problem => (self.problem(), Some("application/problem+json".to_owned())),
@@ -261,7 +264,7 @@ impl<'a> Refusal<'a> {
         body.into()
     }
 
-    /// Returns the message for a gRPC client. Empty if the rule sends no body.
+    /// Returns the gRPC status message. Empty if the rule is configured to send no body.
     fn message(&self) -> &str {
         match self.rule.refuse.body {
             RefuseBody::None => "",

@@ -1,9 +1,10 @@
-//! Builds the texts of responses without the standard library's formatting, which would cost more
-//! than the rest of a refusal.
+//! Builds strings for responses without the standard library's formatting, which would take more
+//! time than the rest of a refusal.
 
-/// Maximum number of digits in a number.
+/// Maximum number of decimal digits in a `u64`.
 const MAX_DIGITS: usize = 20;
-/// The numbers below 100, with two digits each. Most numbers in a response are among them.
+/// All numbers below 100, with two digits each, as a lookup table. Most numbers in responses are
+/// below 100.
 const PAIRS: &str = concat!(
     "00010203040506070809101112131415161718192021222324",
     "25262728293031323334353637383940414243444546474849",
@@ -11,12 +12,12 @@ const PAIRS: &str = concat!(
     "75767778798081828384858687888990919293949596979899",
 );
 
-/// A number in decimal digits.
+/// A number formatted in decimal.
 pub(super) enum Digits {
     Few(&'static str),
     Many {
         bytes: [u8; MAX_DIGITS],
-        /// Start of the digits.
+        /// Index of the first digit in `bytes`.
         from: usize,
     },
 }
@@ -54,24 +55,25 @@ impl Digits {
     }
 }
 
-/// Initial capacity that suffices for most texts, so they need not be moved while they grow.
+/// Initial capacity of strings, which suffices for most of them, so that they are not reallocated
+/// while they grow.
 const USUAL_LENGTH: usize = 96;
 
-/// Joins texts into a string with spare capacity.
+/// Concatenates strings into a new string with spare capacity.
 pub(super) fn text(parts: &[&str]) -> String {
     let mut out = String::with_capacity(USUAL_LENGTH);
     push(&mut out, parts);
     out
 }
 
-/// Appends texts.
+/// Appends strings.
 pub(super) fn push(out: &mut String, parts: &[&str]) {
     for part in parts {
         out.push_str(part);
     }
 }
 
-/// Appends a separator to a list unless the list is empty. Returns the list.
+/// Appends a separator to a list unless the list is empty, and returns the list.
 pub(super) fn after_others<'a>(list: &'a mut String, between: &str) -> &'a mut String {
     if list.is_empty() {
         list.reserve(USUAL_LENGTH);
@@ -81,7 +83,7 @@ pub(super) fn after_others<'a>(list: &'a mut String, between: &str) -> &'a mut S
     list
 }
 
-/// Appends a text as a JSON string.
+/// Appends a string as a JSON string literal.
 pub(super) fn push_json(out: &mut String, text: &str) {
     if is_plain(text.as_bytes()) {
         out.push('"');
@@ -92,8 +94,8 @@ pub(super) fn push_json(out: &mut String, text: &str) {
     }
 }
 
-/// Returns true if no byte must be escaped in JSON. Eight bytes are checked at a time, because a
-/// refusal's texts have some hundred bytes.
+/// Returns true if no byte must be escaped in JSON. Checks eight bytes at a time, because the
+/// strings in a refusal have a few hundred bytes in total.
 fn is_plain(text: &[u8]) -> bool {
     let (eights, rest) = text.as_chunks();
     let mut last = *b"........";
@@ -109,12 +111,14 @@ fn is_plain(text: &[u8]) -> bool {
 
 const ONES: u64 = u64::from_le_bytes([1; 8]);
 
-/// Sets the highest bit of a byte if any of the eight bytes is below `least`, which is at most 128.
+/// Returns a word in which the highest bit of some byte is set if any of the eight bytes is below
+/// `least`. `least` must be at most 128.
 const fn below(eight: u64, least: u8) -> u64 {
     eight.wrapping_sub(u64::from_le_bytes([least; 8])) & !eight
 }
 
-/// Sets the highest bit of a byte if any of the eight bytes equals `byte`.
+/// Returns a word in which the highest bit of some byte is set if any of the eight bytes equals
+/// `byte`.
 const fn equal(eight: u64, byte: u8) -> u64 {
     below(eight ^ u64::from_le_bytes([byte; 8]), 1)
 }

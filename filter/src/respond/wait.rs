@@ -1,23 +1,23 @@
-//! The time after which a refused request may be retried.
+//! Computes the delay after which a refused request may be retried.
 
 use loudou_limiter::{Decimal, Decision, Limit, Nanos, mix};
 
 use crate::host::Header;
 use crate::respond::text::Digits;
 
-/// Time until a retry may be admitted.
+/// Delay after which a retry of a refused request may be admitted.
 #[derive(Clone, Copy)]
 pub(super) enum Wait {
-    /// The retry may be admitted after this duration.
+    /// A retry may be admitted after this time.
     For(Nanos),
-    /// The time is unknown: the retry may be admitted once other requests have ended, or once the store works again.
+    /// The delay is unknown, because it depends on when other requests end or when a failure ends.
     Unknown,
-    /// Never, because no retry of this request can be admitted.
+    /// No retry of the request can be admitted.
     Never,
 }
 
 impl Wait {
-    /// Returns the time until the slowest of the refusing limits would admit.
+    /// Returns the delay after which all limits that refused the request may admit it.
     pub(super) fn of<'a>(refusing: impl Iterator<Item = (&'a Limit, &'a Decision)>) -> Self {
         refusing.fold(Self::For(Nanos::ZERO), |longest, (limit, decision)| match (
             longest,
@@ -31,7 +31,7 @@ impl Wait {
         })
     }
 
-    /// Returns the `retry-after` header.
+    /// Returns the `retry-after` header, if the delay is known.
     pub(super) fn header(self) -> Option<Header> {
         match self {
             Self::For(wait) => Some((
@@ -42,7 +42,7 @@ impl Wait {
         }
     }
 
-    /// Adds random jitter to the wait.
+    /// Adds random jitter to the delay.
     pub(super) fn longer_by(self, jitter: Decimal, now: Nanos) -> Self {
         match self {
             Self::For(wait) => Self::For(jittered(wait, jitter, now)),
@@ -51,10 +51,11 @@ impl Wait {
     }
 }
 
-/// Returns `wait` plus a random part of `jitter` times `wait`. The hashed time in nanoseconds
-/// serves as randomness, because requests differ in it.
+/// Returns `wait` plus a pseudo-random fraction of `jitter` × `wait`. The fraction is a hash of the
+/// time in nanoseconds, which differs between requests.
 pub(crate) fn jittered(wait: Nanos, jitter: Decimal, at: Nanos) -> Nanos {
-    // Most rules have no jitter, and a 128-bit division takes hundreds of instructions.
+    // The early return matters because most rules have no jitter, and a 128-bit division takes
+    // hundreds of instructions.
     if jitter == Decimal::default() {
         return wait;
     }

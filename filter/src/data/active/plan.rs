@@ -1,4 +1,4 @@
-//! Computes new due times for this worker's held requests after a rule change.
+//! Recomputes the due times of this worker's held requests after a rule change.
 
 use std::collections::BTreeSet;
 
@@ -8,36 +8,37 @@ use super::Active;
 use crate::host::Host;
 use crate::waiting::{Held, Ticket, Waiting};
 
-/// Time limit of one planning run. Up to 65 536 requests may be held, so planning pauses after this
-/// time.
+/// Time limit of one planning run. Up to 65 536 requests may be held, so a run that exceeds the
+/// limit is continued later.
 const MAX_TIME: Nanos = Nanos::from_millis(1);
-/// Number of requests that are planned between two readings of the clock.
+/// Number of requests that are planned between two clock readings.
 const STEP: usize = 16;
 
-/// Progress of planning.
+/// Progress of planning the held requests.
 #[derive(Debug, Default)]
 pub(in super::super) struct Planning {
-    /// Generation of the rules that planning uses or last used.
+    /// Rule generation for which the held requests are being planned or were last planned.
     generation: u64,
-    /// Queue position of the next request to plan. This request and all later ones must not pass
-    /// yet.
+    /// Queue position from which planning continues. Requests from this position on must not pass
+    /// yet. `None` if all requests are planned.
     pub(in super::super) next: Option<Ticket>,
-    /// Requests that must be decided again, in queue order.
+    /// Requests that must be decided again and have not returned their tokens yet, in queue order.
     late: Vec<Ticket>,
-    /// Requests among them whose tokens are already returned, ordered by their original due times.
+    /// Requests that must be decided again and have returned their tokens, ordered by their
+    /// original due times.
     postponed: BTreeSet<Ticket>,
 }
 
 impl Planning {
-    /// Returns true if some held requests are not planned yet.
+    /// Returns true if there are held requests that must still be planned or decided again.
     pub(in super::super) fn is_due(&self) -> bool {
         self.next.is_some() || !self.late.is_empty() || !self.postponed.is_empty()
     }
 }
 
 impl Active {
-    /// Plans the held requests again, for a bounded time, if the rules have changed since they were
-    /// planned.
+    /// If the rules have changed since the held requests were planned, plans them again, for a
+    /// bounded time.
     pub(in super::super) fn plan(
         &self,
         host: &dyn Host,
@@ -81,8 +82,10 @@ impl Active {
         }
     }
 
-    /// Returns the plan for a held request: the latest due time among the buckets that make it
-    /// wait. Returns `None` for a request that waits for a lease, or to be decided again.
+    /// Returns the new plan for a held request: either its due time, or that it must be decided
+    /// again. The due time is the latest of the due times that the buckets compute for which the
+    /// request waits. Returns `None` for a request that waits for a lease, or is already waiting to
+    /// be decided again.
     fn plan_of(&self, place: Ticket, held: &Held, clock: Clock) -> Option<Plan> {
         let reservations = held.reservations.as_ref().filter(|_| !held.is_undecided)?;
         let (mut latest, mut is_postponed) = (None, false);
@@ -112,9 +115,10 @@ impl Active {
         Some(Plan::At(latest))
     }
 
-    /// Removes at most `most` requests that must be decided again, in queue order. Before the first
-    /// is removed, all of them return their tokens, for a bounded time. They return them in reverse
-    /// order, because only the last request in a bucket's queue leaves no gap in front of others.
+    /// Removes up to `most` requests that must be decided again, in queue order. First, all such
+    /// requests return their tokens, for a bounded time per call. Tokens are returned in reverse
+    /// queue order, because only the last request in a bucket's queue can leave without a gap in
+    /// front of other requests.
     pub(in super::super) fn postpone_late(
         &self,
         host: &dyn Host,

@@ -1,28 +1,29 @@
-//! Detects rollbacks to an earlier configuration.
+//! Detects that Envoy has rolled back to an earlier configuration.
 //!
-//! Envoy does not announce a rollback to a configuration whose VMs still live. It uses these VMs
-//! again, unchanged. But a draining listener accepts no connections, and Envoy numbers the
-//! connections of the process in the order of acceptance. So the configuration in force is the one
-//! that accepted the newest connection. Shared data stores the number of the newest connection that
-//! was served. If a VM of another configuration serves a newer connection, then its configuration is
-//! in force again.
+//! If the VMs of an earlier configuration are still running, Envoy reuses them for a rollback
+//! without notifying them. But a draining listener accepts no connections, and Envoy assigns
+//! connection IDs in the order in which connections are accepted. So the configuration that
+//! accepted the newest connection is in force. Shared data contains the ID of the newest connection
+//! that the configuration in force has served. If a VM of another configuration serves a newer
+//! connection, that configuration is in force again.
 
 use loudou_limiter::Nanos;
 use loudou_store::swap::swap;
 
 use crate::host::{Host, HostStore};
 
-/// Interval at which a VM of the configuration in force reads the connection number while it finds
-/// no newer one. Reading it is the most expensive host call of a request, and new connections come
-/// in bursts.
+/// Minimum interval between two reads of the connection ID by a VM of the configuration in force,
+/// as long as the VM sees no newer connection. Reading the ID is the most expensive host call for a
+/// request, and new connections arrive in bursts.
 ///
-/// A connection can be missed only if all its requests before an update fall within this interval
-/// after another read. That matters only if the connection is used more than a second after the
-/// update, while the new listener has still served none.
+/// The VM misses a connection only if all requests that the connection sends before a configuration
+/// update arrive within this interval after a read. A missed connection matters only if a client
+/// sends another request on it more than a second after the update, before the new listener has
+/// served any connection.
 const INTERVAL: Nanos = Nanos::from_millis(1);
-/// Interval at which a VM of another configuration checks again after it saw a newer connection.
-/// Each check copies the whole record, and the newer connection may not count as a rollback yet
-/// (see [`Record::roll_back`](crate::record::Record::roll_back)).
+/// Delay before a VM of another configuration checks again after it has seen a newer connection.
+/// The check is throttled because each attempted rollback copies the whole record, and may still be
+/// rejected (see [`Record::roll_back`](crate::record::Record::roll_back)).
 const RETRY_INTERVAL: Nanos = Nanos::from_millis(100);
 
 /// Connection state of one VM.
@@ -30,17 +31,17 @@ const RETRY_INTERVAL: Nanos = Nanos::from_millis(100);
 pub(super) struct Connections {
     /// True if this VM's configuration is in force.
     pub(super) is_in_force: bool,
-    /// Number of the newest connection served while the configuration was in force.
+    /// ID of the newest connection known while this VM's configuration was in force.
     newest: u64,
-    /// Time of the next read, if the configuration is in force.
+    /// Time of the next read of the connection ID, if this VM's configuration is in force.
     read_at: Nanos,
-    /// Time of the next check, if another configuration is in force.
+    /// Time of the next check for a rollback, if another configuration is in force.
     look_at: Nanos,
 }
 
 impl Connections {
-    /// Returns true if the current request's connection shows that this configuration is in force
-    /// again.
+    /// Returns true if the current request's connection shows that Envoy has rolled back to this
+    /// configuration.
     pub(super) fn sees_rollback(&mut self, host: &dyn Host, share: &str, now: Nanos) -> bool {
         let next = if self.is_in_force {
             self.read_at
@@ -73,21 +74,21 @@ impl Connections {
         is_newer
     }
 
-    /// Makes the next call read the connection number without waiting for [`INTERVAL`].
+    /// Makes the next request read the connection ID, even if [`INTERVAL`] has not passed.
     pub(super) const fn read_at_once(&mut self) {
         self.read_at = Nanos::ZERO;
     }
 }
 
-/// Parses the stored number of the newest connection.
+/// Parses the stored ID of the newest connection.
 fn number(bytes: &[u8]) -> u64 {
     bytes.first_chunk().copied().map_or(0, u64::from_le_bytes)
 }
 
-/// Writes a connection number unless a newer one is stored. Returns the newest number.
+/// Stores a connection ID unless a newer ID is already stored. Returns the newest ID.
 fn publish(host: &dyn Host, key: &[u8], id: u64) -> u64 {
     let mut newest = id;
-    // If this write fails, a request on the next connection writes a newer number.
+    // If the write fails, a request on a later connection stores a newer ID.
     let _swapped = swap(&mut HostStore(host), key, &mut |bytes| {
         let known = number(bytes.unwrap_or_default());
         newest = known.max(id);

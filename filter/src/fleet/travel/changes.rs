@@ -1,4 +1,4 @@
-//! The changes that one Envoy knows, as its workers share them.
+//! The fleet's changes that an Envoy knows, as stored in shared data.
 
 use loudou_api::{
     ChangeName, MAX_ALL_CHANGES_BYTES, MAX_ANSWER_CHANGES, MAX_ANSWER_CHANGES_BYTES,
@@ -10,76 +10,81 @@ use super::LocalChange;
 use crate::bytes::{put, put_number, take, take_number, take_text};
 use crate::formats::CHANGES;
 
-/// Time for which the end of a change is kept, to report it to an engine that has lost it.
+/// Time for which the removal of a change is stored, so that the removal can be reported again to
+/// an engine that has lost it.
 const END_RETENTION: Nanos = Nanos::from_secs(TOMBSTONE_S);
 
 /// Delivery state of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// The engine has it.
+    /// The engine has the change.
     #[default]
     Known,
-    /// It must be reported.
+    /// The change must be reported to the engine.
     Unsent,
-    /// The engine refused it, so it applies at this Envoy only.
+    /// The engine refused the change, so it applies at this Envoy only.
     Refused,
 }
 
 /// Local state of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum LocalState {
-    /// In force.
+    /// The change is in force.
     #[default]
     InForce,
-    /// To be applied.
+    /// The change must be applied.
     ToApply,
-    /// Waiting, because the rule here is another version or has no space for it.
+    /// The change cannot be applied yet, for example because this Envoy has another version of the
+    /// rule, or because the record is full.
     Waiting,
 }
 
-/// One change.
+/// A change of a rule's edit, a key's override or a key's ban.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Change {
-    /// Name, as [`ChangeName`] writes it.
+    /// Name of the change, in the format of [`ChangeName`].
     pub(crate) name: String,
-    /// JSON of the change. Empty for an end.
+    /// JSON of the change. Empty for a removal.
     pub(crate) value: Vec<u8>,
     pub(crate) made_at: Nanos,
     /// Expiry time. [`Nanos::MAX`] for never.
     pub(crate) until: Nanos,
-    /// Latest expiry of earlier changes with this name, which still apply at Envoys that have not
-    /// received this change.
+    /// Latest expiry time of earlier changes with this name. Envoys that have not received this
+    /// change still apply them.
     pub(crate) earlier_until: Nanos,
-    /// Instance at which it was made. Empty for this instance.
+    /// ID of the Envoy process at which the change was made. Empty for this process.
     pub(crate) by: String,
-    /// Generation that the engine assigned. 0 if it has not.
+    /// Generation that the engine has assigned to the change, or 0 if it has not assigned one.
     pub(crate) generation: u64,
     pub(crate) sent: Sent,
     pub(crate) here: LocalState,
-    /// Local number that distinguishes it from other changes with its name.
+    /// Local number that distinguishes the change from earlier and later changes with the same
+    /// name.
     pub(crate) version: u64,
 }
 
-/// Counts and times at the front of the shared value, so that a frequent check need not parse
+/// Counts and times at the start of the shared data value, so that frequent checks need not parse
 /// thousands of changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// Identifies the engine's state. Empty before its first answer.
+    /// Identifies the engine's data set, which changes if the engine loses its data. Empty before
+    /// the engine's first answer.
     pub(crate) epoch: String,
-    /// Last known generation of the engine.
+    /// Last known generation of the engine's changes.
     pub(crate) generation: u64,
-    /// Number of announced record changes that the last run saw.
+    /// Number of announced record changes at the last run.
     pub(crate) seen: u64,
-    /// Number of announced record changes when the record last agreed with all of these changes.
+    /// Number of announced record changes when the record was last compared with all of the fleet's
+    /// changes.
     pub(crate) checked: u64,
     version: u64,
-    /// Number of changes at the time of writing.
+    /// Number of changes in the value.
     pub(crate) count: u64,
-    /// Number of changes to apply.
+    /// Number of changes that must be applied.
     pub(crate) due: u64,
-    /// Number of changes to report.
+    /// Number of changes that must be reported.
     pub(crate) unsent: u64,
-    /// Time at which the first change expires.
+    /// Earliest expiry time of any change.
     pub(crate) over_ns: u64,
 }
 
@@ -194,18 +199,18 @@ impl Changes {
         bytes
     }
 
-    /// Drops bans and edits that have expired, and ends that every Envoy has received. If an
-    /// earlier change with the same name may still apply elsewhere, the expired change becomes an
-    /// end, which is reported.
+    /// Drops expired changes, and removals that are old enough that every Envoy has received them.
+    /// If an earlier change with the same name may still apply at another Envoy, the expired change
+    /// is replaced by a removal, which is reported.
     pub(super) fn drop_over(&mut self, now: Nanos) {
         for change in &mut self.all {
-            // Other Envoys do not know an unsent change, so an earlier one may still apply there.
+            // Other Envoys do not have an unsent change, so they may still apply an earlier change.
             let may_outlast = change.earlier_until > now || change.sent == Sent::Unsent;
             if change.until > now || change.value.is_empty() || !may_outlast {
                 continue;
             }
-            // A call in flight still reports the expired change. The new version makes its response
-            // void.
+            // A call in flight may still report the expired change. Because of the new version, the
+            // response to that call does not mark the removal as reported.
             self.head.version = self.head.version.saturating_add(1);
             change.version = self.head.version;
             change.value = Vec::new();
@@ -228,7 +233,7 @@ impl Changes {
         self.all.iter_mut().find(|change| change.name == name)
     }
 
-    /// Inserts a change in place of an earlier change with its name.
+    /// Inserts a change. Replaces an earlier change with the same name.
     pub(super) fn put(&mut self, mut change: Change) {
         self.head.version = self.head.version.saturating_add(1);
         change.version = self.head.version;
@@ -244,8 +249,9 @@ impl Changes {
         }
     }
 
-    /// Stores changes that were made here. Returns false if there is no space for all of them. Then
-    /// none is stored, and stored changes with these names no longer count as in force here.
+    /// Stores changes that were made at this Envoy. If there is no room for all of them, stores
+    /// none and returns false. If none is stored, existing changes with the same names are no
+    /// longer reported or applied again.
     pub(super) fn make(&mut self, made: &[LocalChange], now: Nanos) -> bool {
         let noted = made.iter().flat_map(|made| self.to_note(made, now));
         let noted: Vec<Change> = noted.collect();
@@ -254,8 +260,8 @@ impl Changes {
         for change in &noted {
             let is_new = self.find(&change.name).is_none();
             count = count.saturating_add(is_new.into());
-            // The relay refuses a call with a change that is too long, and with it all other
-            // changes of the call.
+            // If a change is too long, the relay refuses the whole call, including all other
+            // changes.
             fits &= change.value.len() <= MAX_CHANGE_BYTES;
             bytes = bytes.saturating_add(change.value.len());
         }
@@ -274,14 +280,14 @@ impl Changes {
         fits
     }
 
-    /// Returns the total size of all names, values and makers, in bytes.
+    /// Returns the total size of the strings in all changes, in bytes.
     pub(super) fn bytes_of_all(&self) -> usize {
         let bytes = self.all.iter().map(Change::bytes);
         bytes.fold(0, usize::saturating_add)
     }
 
-    /// Returns the changes to report in the next heartbeat. A later heartbeat reports the remaining
-    /// ones.
+    /// Returns the changes to report in the next heartbeat. If not all fit, later heartbeats report
+    /// the rest.
     pub(crate) fn unsent(&self) -> Vec<&Change> {
         let (mut unsent, mut bytes) = (Vec::new(), 0_usize);
         for change in &self.all {
@@ -298,20 +304,20 @@ impl Changes {
         unsent
     }
 
-    /// Returns the number of changes that satisfy a condition.
+    /// Returns the number of changes for which `which` returns true.
     pub(crate) fn count(&self, which: fn(&Change) -> bool) -> u64 {
         let counts = self.all.iter().map(|change| u64::from(which(change)));
         counts.fold(0, u64::saturating_add)
     }
 
-    /// Returns true if a change must be applied.
+    /// Returns true if any change must be applied.
     pub(crate) fn is_due(&self) -> bool {
         self.all
             .iter()
             .any(|change| change.here == LocalState::ToApply)
     }
 
-    /// Sets the local state of a change, unless another change has replaced it.
+    /// Sets the local state of a change, unless a newer change has replaced it.
     pub(crate) fn settle(&mut self, name: &str, version: u64, here: LocalState) {
         let mut all = self.all.iter_mut();
         let found = all.find(|change| change.version == version && change.name == name);
@@ -322,7 +328,7 @@ impl Changes {
 }
 
 impl Change {
-    /// Returns the subject of the change. `None` for an unknown kind.
+    /// Returns the parsed name of the change. `None` for an unknown kind.
     pub(crate) fn about(&self) -> Option<ChangeName> {
         ChangeName::parse(&self.name)
     }
