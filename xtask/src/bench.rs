@@ -10,6 +10,7 @@ use clap::ValueEnum;
 
 use crate::command::{cargo, run};
 
+mod accuracy;
 mod core;
 mod fleet;
 pub(crate) mod instructions;
@@ -19,6 +20,8 @@ mod request;
 /// A benchmark.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Bench {
+    /// Count what NGINX, Envoy's own limiters and Loudou admit of equal traffic
+    Accuracy,
     /// Measure a decision beside governor's, with a page of the store, and with 1, 16 and 256 rules, natively
     Core,
     /// Measure latency, calls and processor time of rules that Envoys share, beside Envoy's own rate limit filter
@@ -39,6 +42,7 @@ pub(crate) fn bench(
     compare: Option<PathBuf>,
 ) -> Result<()> {
     match what {
+        Bench::Accuracy => accuracy::run_all(quick),
         Bench::Core => core::run_all(quick),
         Bench::Fleet => fleet::run_all(quick, wasm),
         Bench::Instructions => instructions::run_all(wasm),
@@ -54,6 +58,7 @@ pub(crate) fn bench(
 /// useful.
 pub(crate) fn check() -> Result<()> {
     core::check()?;
+    accuracy::check()?;
     fleet::check()?;
     request::check()
 }

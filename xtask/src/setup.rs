@@ -21,6 +21,7 @@ use crate::tools::DENY;
 
 pub(crate) mod chromium;
 pub(crate) mod debian;
+pub(crate) mod nginx;
 pub(crate) mod node;
 pub(crate) mod zig;
 

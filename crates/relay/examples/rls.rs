@@ -3,6 +3,7 @@
 //!
 //! The service does as little work as possible, so that the comparison is fair. A call runs one script in the engine
 //! over a shared connection, and the messages are parsed without a protobuf library. The options are the relay's.
+//! A domain that is a limit in JSON, such as `{"capacity":30,"window_ns":60000000000}`, sets the limit of its keys.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -32,7 +33,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
-/// Limit of every key, equal to the benchmark's rules.
+/// Limit of every key in other domains, equal to the benchmark's rules.
 const LIMIT: LeaseLimit = LeaseLimit::Leak {
     capacity: 1_000_000,
     amount: 1_000_000,
@@ -140,12 +141,14 @@ fn question(frame: &[u8]) -> Option<(String, LeaseKey)> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
     let entry = field(field(message, 2)?, 1)?;
     let (rule, key) = (text(field(entry, 1)?)?, text(field(entry, 2)?)?);
+    let domain = text(field(message, 1)?)?;
+    let limit = serde_json::from_str(&domain).unwrap_or(LIMIT);
     let key = LeaseKey {
         want: 1,
         need: 1,
-        ..LeaseKey::new(&rule, &key, vec![LIMIT])
+        ..LeaseKey::new(&rule, &key, vec![limit])
     };
-    Some((text(field(message, 1)?)?, key))
+    Some((domain, key))
 }
 
 /// Returns the first length-delimited field of a protobuf message with this field number.

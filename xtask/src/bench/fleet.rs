@@ -21,7 +21,7 @@ use crate::command::{cargo, run};
 use crate::{filter, setup};
 
 mod latency;
-mod rig;
+pub(super) mod rig;
 mod saving;
 
 use rig::Programs;
@@ -106,7 +106,7 @@ pub(super) fn check() -> Result<()> {
     Ok(())
 }
 
-fn programs(wasm: PathBuf, is_release: bool) -> Result<Programs> {
+pub(super) fn programs(wasm: PathBuf, is_release: bool) -> Result<Programs> {
     let package = ["build", "--package", "loudou-relay", "--bins"];
     let mut build = cargo(&package);
     build.args(["--example", "rls"]);

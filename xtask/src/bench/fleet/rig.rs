@@ -19,27 +19,27 @@ const SERVER_TIMEOUT_MS: &str = "900";
 /// Cluster of the rate limit service.
 pub(super) const SERVICE: &str = "rls";
 /// Path of requests for which Envoy calls the rate limit service.
-pub(super) const ASKED_PATH: &str = "/asked";
+pub(in crate::bench) const ASKED_PATH: &str = "/asked";
 
 /// Programs to measure.
 #[derive(Debug)]
-pub(super) struct Programs {
-    pub(super) wasm: PathBuf,
-    pub(super) relay: PathBuf,
+pub(in crate::bench) struct Programs {
+    pub(in crate::bench) wasm: PathBuf,
+    pub(in crate::bench) relay: PathBuf,
     /// Rate limit service.
-    pub(super) service: PathBuf,
+    pub(in crate::bench) service: PathBuf,
 }
 
 /// A Valkey and its clients.
 #[derive(Debug)]
-pub(super) struct Central {
-    pub(super) relay: Relay,
-    pub(super) service: Relay,
-    pub(super) valkey: Valkey,
+pub(in crate::bench) struct Central {
+    pub(in crate::bench) relay: Relay,
+    pub(in crate::bench) service: Relay,
+    pub(in crate::bench) valkey: Valkey,
 }
 
 impl Central {
-    pub(super) fn start(programs: &Programs) -> Result<Self> {
+    pub(in crate::bench) fn start(programs: &Programs) -> Result<Self> {
         let valkey = Valkey::start()?;
         let server = |program: &PathBuf| {
             Relay::start_program(
@@ -95,6 +95,12 @@ pub(super) fn limited(
 /// Starts an Envoy without the filter. Its own filter calls the service for requests to
 /// [`ASKED_PATH`].
 pub(super) fn plain(central: &Central, programs: &Programs) -> Result<Envoy> {
+    Envoy::start_yaml(&asking(central, "rls")?, &programs.wasm)
+}
+
+/// Returns the configuration of an Envoy whose own filter calls the service, with this domain, for requests to
+/// [`ASKED_PATH`].
+pub(in crate::bench) fn asking(central: &Central, domain: &str) -> Result<String> {
     let mut asked = route(ASKED_PATH);
     let action = asked
         .get_mut("route")
@@ -107,7 +113,7 @@ pub(super) fn plain(central: &Central, programs: &Programs) -> Result<Envoy> {
         "name": "envoy.filters.http.ratelimit",
         "typed_config": {
             "@type": format!("{TYPE}filters.http.ratelimit.v3.RateLimit"),
-            "domain": "rls",
+            "domain": domain,
             "timeout": TIMEOUT,
             "failure_mode_deny": true,
             "rate_limit_service": {
@@ -128,7 +134,7 @@ pub(super) fn plain(central: &Central, programs: &Programs) -> Result<Envoy> {
             "clusters": [cluster(NOWHERE, &json!([])), service(central)],
         },
     });
-    Envoy::start_yaml(&bootstrap.to_string(), &programs.wasm)
+    Ok(bootstrap.to_string())
 }
 
 /// Returns the cluster of the service, which uses HTTP/2.
