@@ -24,6 +24,10 @@ Examples:
 
 /// File name of the module in releases.
 pub(super) const MODULE: &str = "loudou_filter.wasm";
+const IMAGE: &str = concat!(
+    "registry.example.com/loudou/filter:",
+    env!("CARGO_PKG_VERSION")
+);
 const RULES: &str = include_str!("init/rules.yaml");
 
 #[derive(Debug, Args)]
@@ -39,21 +43,16 @@ pub(crate) struct InitArgs {
         hide_possible_values = true
     )]
     pub(crate) proxy: Proxy,
-    /// Path of the module
+    /// Path of the module for Envoy
     ///
-    /// Envoy looks for it from the folder in which Envoy starts.
-    #[arg(long, value_name = "FILE", default_value = MODULE)]
-    pub(crate) module: String,
+    /// Envoy looks for it from the folder in which Envoy starts. The default is `loudou_filter.wasm`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) module: Option<String>,
     /// Image of the module for Istio and Envoy Gateway
     ///
     /// The default is a placeholder, because no image is published yet.
-    #[arg(
-        long,
-        value_name = "IMAGE",
-        hide_default_value = true,
-        default_value = concat!("registry.example.com/loudou/filter:", env!("CARGO_PKG_VERSION"))
-    )]
-    pub(crate) image: String,
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) image: Option<String>,
     /// Replace an existing file
     #[arg(long)]
     pub(crate) force: bool,
@@ -133,20 +132,20 @@ impl Proxy {
     }
 
     /// Returns what a user has to know before the commands work.
-    fn notes(self, args: &InitArgs) -> Vec<String> {
+    fn notes(self, module: &str, image: &str) -> Vec<String> {
         let mut notes = Vec::new();
         if self == Self::Envoy {
             // Envoy starts in the current folder.
-            if !Path::new(&args.module).is_file() {
+            if !Path::new(module).is_file() {
                 notes.push(format!(
                     "{} is missing: copy the module there, or name it with --module. `cargo xtask build` builds it",
-                    escape(&args.module)
+                    escape(module)
                 ));
             }
         } else {
             notes.push("set the namespace and the name of your gateway in the file".to_owned());
-            if args.image.starts_with("registry.example.com/") {
-                notes.push(format!("replace {}: no image is published yet", args.image));
+            if image.starts_with("registry.example.com/") {
+                notes.push(format!("replace {image}: no image is published yet"));
             }
         }
         notes
@@ -155,18 +154,33 @@ impl Proxy {
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: &InitArgs) -> Result<Outcome> {
     context.only_text()?;
-    for (option, value) in [("--module", &args.module), ("--image", &args.image)] {
+    let is_envoy = args.proxy == Proxy::Envoy;
+    let unused = if is_envoy {
+        args.image
+            .as_ref()
+            .map(|_| "--image is for Istio and Envoy Gateway; Envoy takes --module")
+    } else {
+        args.module
+            .as_ref()
+            .map(|_| "--module is for Envoy; Istio and Envoy Gateway take --image")
+    };
+    if let Some(unused) = unused {
+        bail!(super::world::Usage(unused.to_owned()));
+    }
+    let module = args.module.as_deref().unwrap_or(MODULE);
+    let image = args.image.as_deref().unwrap_or(IMAGE);
+    for (option, value) in [("--module", module), ("--image", image)] {
         no_escape(option, value)?;
     }
-    if args.image.contains("://") || args.image.contains(char::is_whitespace) {
+    if image.contains("://") || image.contains(char::is_whitespace) {
         bail!(super::world::Usage(format!(
             "--image: {:?}; allowed: an image without a scheme, such as registry.example.com/loudou/filter:0.1.0",
-            escape(&args.image)
+            escape(image)
         )));
     }
     let token = token()?;
     let rules = RULES.replace("@HASH@", &hash(&token));
-    let text = args.proxy.configuration(&rules, &args.module, &args.image);
+    let text = args.proxy.configuration(&rules, module, image);
     let path = args.folder.join(args.proxy.file());
     write(&path, &text, args.force)?;
     let shown = escape(&path.display().to_string()).into_owned();
@@ -179,7 +193,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &InitArgs) -> Result<Outc
         out,
         "The token of the admin API is {token}. The file has only its hash."
     )?;
-    for note in args.proxy.notes(args) {
+    for note in args.proxy.notes(module, image) {
         writeln!(out, "note: {note}")?;
     }
     writeln!(out)?;

@@ -77,12 +77,26 @@ fn a_name_that_would_change_the_file_is_refused() {
     loudou: --module: "a#b'c\\d" has a character that YAML would need to escape
     --- exit code 2
     "#);
-    let seen = init(folder.path(), "--image=oci://x/y:1").0;
+    let seen = init(folder.path(), "--for istio --image=oci://x/y:1").0;
     assert!(
         seen.contains("allowed: an image without a scheme"),
         "{seen}"
     );
-    let seen = init(folder.path(), "--image=").0;
+    let seen = init(folder.path(), "--for istio --image=").0;
     assert!(seen.contains("--image is empty"), "{seen}");
     assert!(!folder.path().join("envoy.yaml").exists());
+}
+
+#[test]
+fn an_option_of_another_proxy_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (options, problem) in [
+        ("--image a/b:1", "--image is for Istio and Envoy Gateway"),
+        ("--for istio --module a.wasm", "--module is for Envoy"),
+    ] {
+        let seen = init(folder.path(), options).0;
+        assert!(seen.contains(problem), "{seen}");
+        assert!(seen.contains("exit code 2"), "{seen}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
 }
