@@ -1,5 +1,5 @@
 //! Validates addresses before anything is sent to them. The URI parser alone is not enough, because
-//! it silently uses the default port in place of an invalid port.
+//! it silently replaces an invalid port with the default port.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -14,18 +14,18 @@ use loudou_words::text::shortened;
 const UNIX: &str = "unix:";
 /// Maximum length of a Unix socket path, in bytes.
 const MAX_PATH: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
-/// Maximum number of characters of an address in a message.
+/// Maximum number of characters of an address that an error message shows.
 const MAX_SHOWN: usize = 120;
 
-/// Refuses an address to which no call could be made.
+/// Returns an error if no call can be made to this address.
 pub fn check(url: &str) -> Result<(), ClientError> {
     socket(url).map_or_else(|| base(url).map(drop), |path| path.map(drop))
 }
 
-/// Returns the path of a Unix socket, if the address is one.
+/// Returns the socket path if the address is a Unix socket.
 pub(super) fn socket(url: &str) -> Option<Result<&Path, ClientError>> {
     let path = url.strip_prefix(UNIX)?;
-    // `unix:///run/x.sock` means `unix:/run/x.sock`.
+    // `unix:///run/x.sock` is equivalent to `unix:/run/x.sock`.
     let path = path.strip_prefix("//").unwrap_or(path);
     let bytes = path.len();
     Some(if !path.starts_with('/') {
@@ -62,14 +62,14 @@ pub(super) fn base(url: &str) -> Result<String, ClientError> {
     Ok(url.trim_end_matches('/').to_owned())
 }
 
-/// Refuses an address without a host or with an invalid port.
+/// Returns an error if the address has no host or an invalid port.
 pub(super) fn check_authority(uri: &Uri) -> Result<(), String> {
     let Some(authority) = uri.authority().filter(|it| !it.host().is_empty()) else {
         return Err("has no host".to_owned());
     };
     let place = authority.as_str();
     let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
-    // Skip an IPv6 address in brackets, because its colons do not precede the port.
+    // Skip an IPv6 address in brackets, because its colons do not separate the port.
     let behind = place.rsplit_once(']').map_or(place, |(_, behind)| behind);
     let Some((_, port)) = behind.split_once(':') else {
         return Ok(());
@@ -80,7 +80,7 @@ pub(super) fn check_authority(uri: &Uri) -> Result<(), String> {
     Err(format!("has the port {port:?}, and {PORTS}"))
 }
 
-/// The valid ports, in words.
+/// Describes valid port numbers, for error messages.
 pub const PORTS: &str = "a port is a number from 1 to 65535";
 
 /// Returns true if `text` is a valid port to listen on.
@@ -89,7 +89,7 @@ pub fn is_port(text: &str) -> bool {
     is_number && text.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
-/// Returns an address without its user name and password, which no message shows.
+/// Returns an address without its user name and password, which must not appear in messages.
 pub(super) fn without_user(url: &str) -> Cow<'_, str> {
     let (scheme, rest) = match url.split_once("://") {
         Some((scheme, rest)) => (Some(scheme), rest),
@@ -130,7 +130,7 @@ pub fn is_in_the_clear(url: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Otherwise the default port would get the token.
+    /// If an invalid port were accepted, the token would be sent to the default port.
     #[test]
     fn a_port_is_a_number_from_1_to_65535() {
         for port in [

@@ -1,9 +1,11 @@
-//! A change of live rules, keys or buckets: its question, preview, sending, outcome and undo, and
-//! the common rule for conflicts. The command line prints a change as lines, and the screen shows
-//! it as form, question and message. `import` sends changes too, but after a conflict it previews
-//! again, replaces the edits of others, and reports that.
+//! Changes to live rules, keys and buckets: confirmation question, preview, sending, outcome and
+//! undo, and the conflict handling that all changes share. The command line prints a change as
+//! lines of text. The terminal app shows it as a form, a question and a message. `import` sends
+//! changes too, but after a conflict it previews the change again, replaces other operators' edits,
+//! and reports that it did so.
 //!
-//! Each kind of change has a file here that implements [`Verb`]. This file lists the kinds.
+//! Each kind of change is defined in its own submodule and implements [`Verb`]. The enum [`Change`]
+//! lists all kinds.
 
 use loudou_api::{BanAnswer, EditAnswer, RuleView};
 use loudou_rules::rule::tried;
@@ -31,26 +33,27 @@ use key_override::{Override, OverrideUndo};
 use reset::Reset;
 use verb::{Answer, Question, Verb};
 
-/// Maximum number of times that a change is sent again because only the generation had changed.
+/// Maximum number of times that a change is sent again after a conflict in which only the
+/// generation has changed.
 const MAX_RESENDS: u8 = 16;
 
 /// A change.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// An edit of the limits or the mode of a rule.
+    /// Edits the limits or the mode of a rule.
     Edit(Edit),
-    /// An override of the limits of one key.
+    /// Overrides the limits of one key.
     Override(Override),
-    /// A ban of one key, or the end of the ban.
+    /// Bans or unbans a key in one rule.
     Ban(Ban),
-    /// A ban of one key in all rules, or its end.
+    /// Bans or unbans a key in all rules.
     BanAll(BanAll),
-    /// A reset, which gives the key its whole capacity again.
+    /// Resets a bucket, which restores the key's full capacity.
     Reset(Reset),
 }
 
 impl Change {
-    /// Returns the change as its kind implements it.
+    /// Returns the change as a trait object.
     pub fn verb(&self) -> &dyn Verb {
         match self {
             Self::Edit(edit) => edit,
@@ -61,8 +64,8 @@ impl Change {
         }
     }
 
-    /// Returns the rule that the operator saw when deciding on the change. `None` if the change
-    /// does not depend on the rule.
+    /// Returns the rule as the operator saw it when deciding on the change. `None` if the change
+    /// does not depend on the state of the rule.
     pub fn seen(&self) -> Option<&RuleView> {
         match self {
             Self::Edit(edit) => Some(&edit.seen),
@@ -71,7 +74,7 @@ impl Change {
         }
     }
 
-    /// Replaces the rule that the change is based on with the current rule.
+    /// Replaces the rule state that the change is based on with the current state.
     pub fn see(&mut self, now: RuleView) {
         match self {
             Self::Edit(edit) => *edit.seen = now,
@@ -80,8 +83,8 @@ impl Change {
         }
     }
 
-    /// Returns this change for another Envoy with these rules, by that server's clock, or the
-    /// reason why it is impossible.
+    /// Adapts this change to another Envoy, which has these rules. `now_ns` is that Envoy's clock.
+    /// Returns the reason if the change is not possible there.
     pub fn at_another(&self, rules: &[RuleView], now_ns: u64) -> Result<Self, String> {
         let name = self.verb().rule();
         let named = |name: &str| rules.iter().find(|rule| rule.name == name).cloned();
@@ -89,13 +92,13 @@ impl Change {
         match self {
             Self::BanAll(all) => all.at_another(rules).map(Self::BanAll),
             Self::Edit(edit) => {
-                // An edit of a trial that does not run at this Envoy starts the trial there.
+                // If the other Envoy does not run the trial, editing the trial starts it there.
                 let begins = matches!(edit.to, EditTo::Put { .. }) && named(name).is_none();
                 let tried = tried(name).filter(|_| begins).and_then(named);
                 edit.at_another(tried.map_or_else(rule, Ok)?, now_ns)
                     .map(Self::Edit)
             }
-            // The operator saw the ban of another Envoy, so no precondition is sent.
+            // The operator saw the ban at a different Envoy, so the request has no precondition.
             Self::Ban(ban) => rule().map(|_| {
                 Self::Ban(Ban {
                     if_match: None,
@@ -110,19 +113,19 @@ impl Change {
         }
     }
 
-    /// Returns the state before and after, if a preview is possible.
+    /// Returns the rule before and after the change, if this kind of change can be previewed.
     pub fn preview(&mut self, client: &Client) -> Result<Option<EditAnswer>, ClientError> {
         self.resend(|change| change.verb().preview(client))
     }
 
-    /// Sends the change, or its dry run.
+    /// Sends the change. With `dry_run`, the server checks the change without making it.
     pub fn send(&mut self, client: &Client, dry_run: bool) -> Result<Answer, ClientError> {
         self.resend(|change| change.verb().send(client, dry_run))
     }
 
-    /// The common rule for conflicts (HTTP 412). If only the generation has changed, and nothing on
-    /// which the change was decided, the change is still valid and is sent again with the new
-    /// generation. Otherwise the operator must decide again.
+    /// Sends a request, and handles conflicts (HTTP 412) for all kinds of changes. If the
+    /// generation has changed, but nothing that the operator's decision depends on, the change is
+    /// sent again with the new generation. Otherwise the operator must decide again.
     fn resend<T>(
         &mut self,
         send: impl Fn(&Self) -> Result<T, ClientError>,
@@ -142,9 +145,9 @@ impl Change {
         send(self)
     }
 
-    /// Returns true if the operator's decision still fits: the process is the same, and the state
-    /// that the operator saw is unchanged. For an edit this is the rule with its edit, for an
-    /// override the rule's limits and the override of that key.
+    /// Returns true if the operator's decision is still valid: Envoy has not restarted, and the
+    /// state that the operator saw is unchanged. For an edit, that state is the rule and its
+    /// current edit. For an override, it is the rule's limits and the key's current override.
     fn is_as_seen(&self, now: &RuleView) -> bool {
         let is_same = |seen: &RuleView| seen.instance == now.instance;
         match self {
@@ -164,7 +167,7 @@ impl Change {
         }
     }
 
-    /// Returns the name of the change in a sentence: `the ban of alice`.
+    /// Returns a name for the change that fits into a sentence: `the ban of alice`.
     pub fn name(&self) -> String {
         match self {
             Self::Edit(Edit {
@@ -188,7 +191,8 @@ impl Change {
         }
     }
 
-    /// Returns the affected buckets, by rule and key. Empty if the change affects all keys.
+    /// Returns the affected buckets as pairs of rule and key. Empty if the change affects all keys
+    /// of a rule.
     pub fn buckets(&self) -> Vec<(&str, &str)> {
         if let Self::BanAll(all) = self {
             let bans = all.bans.iter();
@@ -198,8 +202,8 @@ impl Change {
         key.map(|key| (rule, key)).into_iter().collect()
     }
 
-    /// Returns the bans that this change has set or lifted, with their answers. Empty for other
-    /// kinds of changes.
+    /// Returns the bans and unbans of this change that succeeded, each with the server's answer.
+    /// Empty for other kinds of changes.
     fn bans<'a>(&'a self, answer: &'a Answer) -> Vec<(&'a Ban, &'a BanAnswer)> {
         match (self, answer) {
             (Self::Ban(ban), Answer::Ban(answer)) => vec![(ban, answer)],
@@ -208,7 +212,7 @@ impl Change {
         }
     }
 
-    /// Returns the undo, if the change had an effect that can be undone.
+    /// Returns an undo if the change had an effect that can be undone.
     pub fn undo(&self, answer: &Answer) -> Option<Undo> {
         let outcome = self.verb().outcome(answer).toast;
         match self {
@@ -234,18 +238,18 @@ impl Change {
 /// Undo of a change that this program made.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Undo {
-    /// The undo of an edit of a rule.
+    /// Undoes an edit of a rule.
     Edit(Box<EditUndo>),
-    /// The undo of an override of a key.
+    /// Undoes an override of a key.
     Override(OverrideUndo),
-    /// Undo of a ban or unban.
+    /// Undoes a ban or unban in one rule.
     Ban(BanUndo),
-    /// The undo of a ban in all rules, or of its end.
+    /// Undoes a ban or unban in all rules.
     BanAll(BanAllUndo),
 }
 
 impl Undo {
-    /// Returns the outcome of the undone change, in one line.
+    /// Returns the one-line outcome of the change that this undo reverts.
     pub fn change(&self) -> &str {
         match self {
             Self::Edit(undo) => &undo.change,
@@ -255,8 +259,8 @@ impl Undo {
         }
     }
 
-    /// Replaces the outcome of the change with its name, because it is unknown if the change was
-    /// made.
+    /// Replaces the outcome of the change with the name of the change, because it is unknown
+    /// whether the change was made.
     fn rename(&mut self, name: String) {
         match self {
             Self::Edit(undo) => undo.change = name,
@@ -266,8 +270,8 @@ impl Undo {
         }
     }
 
-    /// Returns the rule, which is empty for several rules, and the key if the change was for one
-    /// key.
+    /// Returns the rule and the key of the change. The rule is empty if the change affected several
+    /// rules. The key is `None` if the change affected all keys.
     pub fn of(&self) -> (&str, Option<&str>) {
         match self {
             Self::Edit(undo) => (&undo.after.name, None),
@@ -277,9 +281,10 @@ impl Undo {
         }
     }
 
-    /// Returns the question before the undo, and the change that performs it. `server_ns` is the
-    /// server's clock. `seen` returns the ban of a rule and key that a poll after a given time has
-    /// read. Returns `None` if there is nothing to undo any more.
+    /// Returns the change that performs the undo, and the question to ask before sending it.
+    /// `server_ns` is the server's clock. `seen` takes a rule, a key and a time, and returns the
+    /// key's ban as read by a poll after that time. Returns `None` if there is nothing left to
+    /// undo.
     pub fn ask(
         &self,
         server_ns: u64,
@@ -309,7 +314,7 @@ impl Undo {
         })
     }
 
-    /// Returns true if this undo sends `change`.
+    /// Returns true if `change` was created by this undo.
     pub fn sends(&self, change: &Change) -> bool {
         match (self, change) {
             (Self::Edit(undo), Change::Edit(edit)) => undo.after.name == edit.rule,
@@ -320,7 +325,7 @@ impl Undo {
         }
     }
 
-    /// Removes the parts that `change` has undone. Returns true if no part remains.
+    /// Removes the parts of this undo that `change` has performed. Returns true if no parts remain.
     pub fn is_over(&mut self, change: &Change, answer: &Answer) -> bool {
         let Self::BanAll(undo) = self else {
             return true;
@@ -331,8 +336,8 @@ impl Undo {
         undo.undos.is_empty()
     }
 
-    /// Records that a later ban of the same key was undone, so that this undo's ban is in effect
-    /// again. Returns false for a ban of another rule or key.
+    /// Records that a later change to the same key was undone, so the ban that this undo reverts is
+    /// in effect again. Returns false if the later change affected another rule or key.
     fn put_back(&mut self, (ban, answer): (&Ban, &BanAnswer)) -> bool {
         let parts = match self {
             Self::Ban(undo) => std::slice::from_mut(undo),
@@ -345,8 +350,8 @@ impl Undo {
     }
 }
 
-/// Records that `change` has undone a change, so that the earlier bans of the same keys are in
-/// effect again. If several of `undos` concern a key, the ban belongs to the last one.
+/// Records that `change` has undone a change, so earlier bans of the same keys are in effect again.
+/// If several of `undos` affect the same key, the restored ban is assigned to the last of them.
 pub fn put_back<'a>(
     undos: impl DoubleEndedIterator<Item = &'a mut Undo>,
     change: &Change,
@@ -358,28 +363,28 @@ pub fn put_back<'a>(
     }
 }
 
-/// A change for one key that the screen can begin.
+/// A change to one key that a user can start in the terminal app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// Gives the key its whole capacity again.
+    /// Restores the key's full capacity.
     Reset,
-    /// Bans the key, or ends its ban.
+    /// Bans the key, or lifts its ban.
     Ban,
-    /// Overrides the rule for this key.
+    /// Overrides the rule's limits for this key.
     Override,
 }
 
-/// The first step of a change.
+/// The first step of a change in the terminal app.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FirstStep {
-    /// Shows only the question before the change.
+    /// Asks for confirmation. No input is needed.
     Confirm(Change),
-    /// Shows a form, because something must be typed.
+    /// Shows a form, because the change needs input.
     Form(Vec<Asked>),
 }
 
 impl Start {
-    /// Returns the title of the form, to which the key is added.
+    /// Returns the title of the form. The caller appends the key.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Reset => "reset",
@@ -388,17 +393,17 @@ impl Start {
         }
     }
 
-    /// Returns true if the change needs the name of the key.
+    /// Returns true if the change requires the key's name to be known.
     pub const fn needs_name(self) -> bool {
         !matches!(self, Self::Reset)
     }
 
-    /// Returns true if the change needs the rule.
+    /// Returns true if the change requires the rule to be known.
     pub const fn needs_rule(self) -> bool {
         matches!(self, Self::Override)
     }
 
-    /// Begins the change for this key, with a form if something must be typed.
+    /// Starts the change for this key, with a form if the change needs input.
     pub fn begin(self, place: &KeyPlace) -> FirstStep {
         match self {
             Self::Reset => FirstStep::Confirm(Change::Reset(reset::at(place))),
@@ -410,7 +415,7 @@ impl Start {
         }
     }
 
-    /// Returns the problem with a combination of values that are each valid.
+    /// Returns an error if the values are valid individually but not in combination.
     pub fn wrong(self, place: &KeyPlace, typed: &Typed) -> Option<Wrong> {
         match self {
             Self::Override => key_override::wrong(place, typed),
@@ -418,8 +423,8 @@ impl Start {
         }
     }
 
-    /// Returns the end that the form describes, if it differs from the end of the replaced
-    /// override.
+    /// Describes how the expiry in the form differs from the expiry of the override that it
+    /// replaces, if it does.
     pub fn other_end(self, place: &KeyPlace, typed: &Typed) -> Option<String> {
         match self {
             Self::Override => key_override::other_end(place, typed),
@@ -427,7 +432,7 @@ impl Start {
         }
     }
 
-    /// Returns the change that the form describes.
+    /// Creates the change from the values in the form.
     pub fn of_form(self, place: &KeyPlace, typed: &Typed) -> Option<Change> {
         match self {
             Self::Reset => Some(Change::Reset(reset::at(place))),

@@ -1,8 +1,8 @@
-//! The only clock of the terminal app. It measures the monotonic time since the app started, and
-//! `check` reads the wall clock for the dates of calendar windows.
+//! The only clock of the terminal app. It measures the monotonic time since the app started. Only
+//! `check` reads the wall clock, for the dates of calendar windows.
 //!
-//! It paces polls and drawing, and measures the age of data. Levels and waits use the server's
-//! `now_ns`, which comes with each answer and to which the app only adds the answer's age.
+//! The monotonic clock paces polls and drawing, and measures the age of data. Levels and waits are
+//! computed with the server's clock: the `now_ns` of the last answer plus the age of that answer.
 
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -15,7 +15,7 @@ pub struct Clock {
     origin: Instant,
 }
 
-/// Waits for this time.
+/// Blocks the thread for this duration.
 pub fn pause(time: Nanos) {
     if time > Nanos::ZERO {
         let (_sender, nothing) = channel::<()>();
@@ -23,7 +23,8 @@ pub fn pause(time: Nanos) {
     }
 }
 
-/// Returns the time of the wall clock, since the Unix epoch. It is zero before 1970.
+/// Returns the time of the wall clock, since the Unix epoch. Returns zero if the clock is set to a
+/// date before 1970.
 #[expect(clippy::disallowed_methods, reason = "this is the one clock module")]
 pub fn wall() -> Nanos {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -40,7 +41,7 @@ impl Clock {
         }
     }
 
-    /// Creates a clock that stays at zero, because its start is far in the future.
+    /// Creates a clock that always reads zero, because its start is far in the future.
     #[cfg(any(test, feature = "fake"))]
     pub fn standing() -> Self {
         let Self { origin } = Self::start();

@@ -1,4 +1,5 @@
-//! Builds the command line that is equivalent to an action on the screen, to copy into a runbook.
+//! Builds the command line that is equivalent to an action in the terminal app, so that users can
+//! copy it into a runbook.
 
 use loudou_limiter::{Carry, Nanos};
 use loudou_rules::config::spoken_value;
@@ -38,7 +39,7 @@ impl CommandLine {
         self
     }
 
-    /// Adds an option, unless its value is empty.
+    /// Adds an option and its value, unless the value is empty.
     pub fn option(self, name: &str, value: &str) -> Self {
         if value.is_empty() {
             return self;
@@ -49,7 +50,7 @@ impl CommandLine {
         line
     }
 
-    /// Adds `--for`, if there is a time.
+    /// Adds `--for`, if a duration is given.
     pub fn lasting(self, span: Option<Nanos>) -> Self {
         let span = span.map(|span| span.to_string());
         self.option("--for", &span.unwrap_or_default())
@@ -60,18 +61,19 @@ impl CommandLine {
         self.option("--url", url.unwrap_or_default())
     }
 
-    /// Adds `--reason`, unless it is empty.
+    /// Adds `--reason`, unless the reason is empty.
     pub fn because(self, reason: &str) -> Self {
         self.option("--reason", reason)
     }
 
-    /// Adds `--carry`, unless it is the default.
+    /// Adds `--carry`, unless the value is the default.
     pub fn carrying(self, carry: Carry) -> Self {
         let is_default = carry == Carry::default();
         self.option("--carry", if is_default { "" } else { carry.name() })
     }
 
-    /// Returns the text. Arguments that look like options come last.
+    /// Returns the finished command line. If an argument looks like an option, the arguments follow
+    /// the options, after `--`.
     pub fn text(self) -> String {
         let looks_like_option = self.words.iter().any(|word| word.starts_with('-'));
         let words: Vec<String> = self.words.iter().map(|word| quoted(word)).collect();
@@ -86,8 +88,8 @@ impl CommandLine {
     }
 }
 
-/// Returns a text to paste. It is quoted only if it has characters on which a terminal or a shell
-/// would act.
+/// Returns `text` in a form that is safe to paste into a terminal. The text is quoted only if it
+/// contains characters that a terminal might interpret.
 pub fn to_paste(text: &str) -> String {
     if text.chars().any(is_unsafe) {
         quoted(text)
@@ -96,9 +98,9 @@ pub fn to_paste(text: &str) -> String {
     }
 }
 
-/// Quotes a word for a POSIX shell. Clients choose keys, and a pasted control character acts even
-/// within quotes. So words with control characters use the `$'…'` form of bash, zsh and ksh, which
-/// has escapes.
+/// Quotes a word for a POSIX shell. Clients choose keys, and terminals interpret a pasted control
+/// character even within quotes. Words with control characters are therefore written in the `$'…'`
+/// form of bash, zsh and ksh, which supports escapes.
 pub fn quoted(word: &str) -> String {
     if word.chars().any(is_unsafe) {
         return format!("$'{}'", word.chars().map(escaped).collect::<String>());
@@ -121,8 +123,8 @@ fn escaped(c: char) -> String {
     }
 }
 
-/// Returns the limits that differ from `before`, each with the fields to set. `None` if fields
-/// alone cannot express the difference.
+/// Returns the limits of `after` that differ from `before`, each with the fields to set. Returns
+/// `None` if setting fields is not sufficient to express the difference.
 pub fn fields(before: &Value, after: &Value) -> Option<Vec<(String, Vec<String>)>> {
     let limits = |rule: &Value| -> Option<Vec<Map<String, Value>>> {
         let limits = rule.get("limits")?.as_array()?.iter();
@@ -178,7 +180,7 @@ mod tests {
         }
     }
 
-    /// A real shell gives the quoted words back unchanged, and executes no part of them.
+    /// A real shell returns the quoted words unchanged and executes no part of them.
     #[test]
     fn a_shell_reads_quoted_words_back() {
         for word in [

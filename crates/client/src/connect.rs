@@ -1,4 +1,4 @@
-//! Connections to an admin listener: TCP, TLS, a Unix socket, or a proxy.
+//! Connections to an admin listener over TCP, TLS, a Unix socket, or a proxy.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use super::tls::{Tls, config as tls_config};
 use super::unix::UnixConnector;
 use super::{ClientError, Target};
 
-/// The base address of calls, and the HTTP agent that makes them.
+/// The base URL of an admin API, and the HTTP agent for calls to it.
 pub(super) struct Connection {
     pub(super) agent: Agent,
-    /// Beginning of each request's address.
+    /// Prefix of each request's URL.
     pub(super) base: String,
 }
 
-/// Opens the connection to `target`, for calls that take at most `timeout`.
+/// Creates a connection to `target`. `timeout` is the timeout of each call.
 pub(super) fn connection(target: &Target, timeout: Duration) -> Result<Connection, ClientError> {
     if let Some(path) = address::socket(&target.url) {
         return Ok(socket(path?, timeout));
@@ -41,7 +41,7 @@ pub(super) fn connection(target: &Target, timeout: Duration) -> Result<Connectio
         });
     };
     if target.proxy.is_some() && target.tls.server_name.is_some() {
-        // ureq would ask the proxy to connect to the name in the certificate instead of the host.
+        // ureq would ask the proxy to connect to the certificate's name instead of the host.
         let why = "--tls-name does not work through a proxy; except this host with no_proxy";
         return Err(ClientError::BadTarget {
             why: why.to_owned(),
@@ -72,7 +72,7 @@ fn proxy(url: &str) -> Result<Proxy, ClientError> {
         .ok_or_else(|| wrong("is invalid".to_owned()))?;
     let is_http = matches!(uri.scheme_str(), None | Some("http" | "https"));
     if !is_http {
-        // ureq would connect without the proxy.
+        // ureq would ignore the proxy and connect directly.
         return Err(wrong("is not one of HTTP".to_owned()));
     }
     address::check_authority(&uri).map_err(wrong)?;
@@ -84,12 +84,13 @@ fn socket(path: &Path, timeout: Duration) -> Connection {
     let connector = UnixConnector(path.to_owned());
     Connection {
         agent: Agent::with_parts(config(timeout, None, None), connector, Nowhere),
-        // HTTP needs a host name. The admin API accepts `localhost` on a socket of the same machine.
+        // HTTP needs a host name. The admin API accepts `localhost` on local sockets.
         base: "http://localhost".to_owned(),
     }
 }
 
-/// Opens a TLS connection to `rest`. The server's certificate must be valid for `name`.
+/// Creates a TLS connection to the address `rest`. The server's certificate must be valid for
+/// `name`.
 fn named(url: &str, rest: &str, name: &str, config: Config) -> Result<Connection, ClientError> {
     let (authority, path) = match rest.split_once('/') {
         Some((authority, path)) => (authority, format!("/{path}")),
@@ -100,7 +101,8 @@ fn named(url: &str, rest: &str, name: &str, config: Config) -> Result<Connection
     let port = there.port_u16();
     let port = port.map_or_else(String::new, |port| format!(":{port}"));
     let base = format!("https://{name}{port}{path}");
-    // Other characters, such as a slash, would become a part of the address.
+    // Characters that are invalid in a host name, such as a slash, would change other parts of the
+    // URL.
     let is_name = |uri: Uri| uri.host() == Some(name) && !name.is_empty();
     if !base.parse().is_ok_and(is_name) {
         let why = format!(
@@ -130,8 +132,8 @@ fn config(timeout: Duration, tls: Option<TlsConfig>, proxy: Option<Proxy>) -> Co
     }
 }
 
-/// Resolves every name to the addresses of one host. It is used when the name in the server's
-/// certificate differs from its host name.
+/// Resolves every name to the addresses of one host. Used when the name in the server's certificate
+/// differs from the server's host name.
 #[derive(Debug)]
 struct Elsewhere(Uri);
 
@@ -146,7 +148,7 @@ impl Resolver for Elsewhere {
     }
 }
 
-/// Resolves nothing, because a socket has no address.
+/// Resolves no addresses, because a Unix socket does not need any.
 #[derive(Debug)]
 struct Nowhere;
 

@@ -1,4 +1,4 @@
-//! Errors between a request and its answer, with a suggested remedy.
+//! Errors of API calls, with suggested remedies.
 
 use std::error::Error;
 use std::fmt;
@@ -8,24 +8,24 @@ use loudou_api::{ProblemAnswer, RuleProblem, RuleView};
 
 use loudou_words::text::{escape, humanise, meant};
 
-/// Reason why a call has no usable answer.
+/// Reason why a call did not return a usable answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientError {
     /// The connection failed.
     Unreachable {
         /// The address of the admin listener.
         url: String,
-        /// The message of the operating system.
+        /// The error message of the operating system.
         cause: String,
     },
-    /// TLS failed, so there is no trusted connection.
+    /// The TLS handshake failed, so the server is not trusted.
     Untrusted {
         /// The address of the admin listener.
         url: String,
         /// The reason, with a remedy.
         cause: String,
     },
-    /// No complete answer arrived within the time-out.
+    /// No complete answer arrived within the timeout.
     TimedOut {
         /// The address of the admin listener.
         url: String,
@@ -34,34 +34,34 @@ pub enum ClientError {
         /// True if the request had a body.
         had_body: bool,
     },
-    /// The filter refused the request with a reason.
+    /// The filter rejected the request and gave a reason.
     Problem {
         /// The HTTP status.
         status: u16,
         /// The problem document.
         problem: Box<ProblemAnswer>,
     },
-    /// An answer that is not in the format of the API, so it is probably not from the filter.
+    /// The answer is not in the format of the API, so it is probably not from the filter.
     Unexpected {
         /// The address of the admin listener.
         url: String,
         /// A description of the answer.
         what: String,
     },
-    /// The answers came from different processes.
+    /// Envoy restarted between two calls, so their answers came from different processes.
     Restarted {
         /// The address of the admin listener.
         url: String,
     },
     /// The address or the token cannot be used.
     BadTarget {
-        /// The problem and the correct form.
+        /// The problem, and the correct form of the address or token.
         why: String,
     },
 }
 
 impl ClientError {
-    /// Returns the HTTP status of the filter's refusal.
+    /// Returns the HTTP status with which the filter rejected the request.
     pub const fn status(&self) -> Option<u16> {
         match self {
             Self::Problem { status, .. } => Some(*status),
@@ -69,12 +69,12 @@ impl ClientError {
         }
     }
 
-    /// Returns true if the request may have been carried out despite the error.
+    /// Returns true if the server may have performed the request despite the error.
     pub const fn is_in_doubt(&self) -> bool {
         matches!(self, Self::TimedOut { .. } | Self::Unexpected { .. })
     }
 
-    /// Returns the problem document of the filter's refusal.
+    /// Returns the problem document with which the filter rejected the request.
     pub fn problem(&self) -> Option<&ProblemAnswer> {
         match self {
             Self::Problem { problem, .. } => Some(problem),
@@ -82,13 +82,14 @@ impl ClientError {
         }
     }
 
-    /// Returns the current rule, after a stale or missing `If-Match`.
+    /// Returns the current rule, if the filter rejected the request because of a stale or missing
+    /// `If-Match`.
     pub fn current(&self) -> Option<&RuleView> {
         self.problem()?.current.as_ref()
     }
 }
 
-/// Hint for calls with a body, which hang at listeners that pass no bodies to the filter.
+/// Hint for calls with a body, which hang if the listener does not pass bodies to the filter.
 const NO_BODY: &str = ". The request had a body: does the filter of this listener have \
                        `allow_on_headers_stop_iteration: true`?";
 
@@ -170,7 +171,7 @@ pub fn problem_line(problem: &RuleProblem) -> String {
     line
 }
 
-/// Formats a problem without its place and value, for a form that shows these.
+/// Formats a problem without its path and value, for a form that already shows them.
 pub fn problem_text(problem: &RuleProblem) -> String {
     let mut line = escape(&problem.message).into_owned();
     if let Some(allowed) = &problem.allowed {

@@ -1,4 +1,4 @@
-//! A server for tests, with one scripted answer per connection, byte for byte, and a record of the
+//! A server for tests. It sends one scripted answer per connection, byte for byte, and records the
 //! requests.
 
 use std::io::{Read as _, Write as _};
@@ -11,25 +11,25 @@ use serde::Serialize;
 
 use super::{Client, Target};
 
-/// The reaction of the server after it has read a request.
+/// Response of the server to a request.
 #[derive(Debug)]
 pub enum Answer {
-    /// Writes these bytes and closes.
+    /// Writes these bytes and closes the connection.
     Bytes(Vec<u8>),
-    /// Writes these bytes and then nothing until the client hangs up.
+    /// Writes these bytes and keeps the connection open until the client closes it.
     Hang(Vec<u8>),
-    /// Writes these bytes, and then zeros for as long as the client takes them.
+    /// Writes these bytes, and then zeros until the client stops reading.
     Endless(Vec<u8>),
 }
 
 impl Answer {
-    /// A status and a JSON body.
+    /// Creates an answer with a status and a JSON body.
     pub fn json(status: &str, body: &impl Serialize) -> Self {
         let body = serde_json::to_string(body).expect("serialises");
         Self::text(status, &body)
     }
 
-    /// A status and a body.
+    /// Creates an answer with a status and a body.
     pub fn text(status: &str, body: &str) -> Self {
         let length = body.len();
         let head = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n");
@@ -37,7 +37,7 @@ impl Answer {
     }
 }
 
-/// Address of a server that gives `answers` in turn, and the requests it got.
+/// A running test server: its address, and the requests that it has received.
 #[derive(Debug)]
 pub struct Fake {
     /// The address of the server.
@@ -46,15 +46,15 @@ pub struct Fake {
 }
 
 impl Fake {
-    /// Starts a server with these answers. Without any, it is closed at once, so nothing listens at
-    /// its address.
+    /// Starts a server that sends these answers, one per connection. If `answers` is empty, nothing
+    /// listens at the server's address.
     pub fn new(answers: Vec<Answer>) -> Self {
         let (count, mut answers) = (answers.len(), answers.into_iter());
         Self::start(count, move |_| answers.next())
     }
 
-    /// Starts a server that answers each request with the result of this function. The function
-    /// gets the text that [`Self::request`] returns.
+    /// Starts a server that calls `answer` for each request and sends the returned answer. `answer`
+    /// receives the request in the form that [`Self::request`] returns.
     pub fn serving(mut answer: impl FnMut(&str) -> Answer + Send + 'static) -> Self {
         Self::start(usize::MAX, move |request| Some(answer(request)))
     }
@@ -67,8 +67,8 @@ impl Fake {
         let address = listener.local_addr().expect("an address");
         let (sender, requests) = channel();
         if count == 0 {
-            // The listener closes before any client connects. An established connection would be
-            // reset instead of refused.
+            // Close the listener before any client connects. Closing it later would reset the
+            // connection instead of refusing it.
             drop(listener);
             return Self {
                 url: format!("http://{address}"),
@@ -106,8 +106,7 @@ impl Fake {
         Client::new(&target, timeout).expect("a good target")
     }
 
-    /// Returns the next request: its head as received, and its JSON, from the body or from the
-    /// header for it.
+    /// Returns the next request: its head as received, and its JSON from the body or from a header.
     pub fn request(&self) -> String {
         self.requests
             .recv_timeout(Duration::from_secs(10))
@@ -138,7 +137,8 @@ fn serve(mut stream: TcpStream, answer: &Answer) {
     drop(stream.shutdown(Shutdown::Both));
 }
 
-/// Reads a head, and a body if the head has its length. Otherwise reads the JSON in the head.
+/// Reads the head of a request, and a body if the head states a body length. Otherwise takes the
+/// JSON from a header.
 fn read_request(stream: &mut TcpStream) -> String {
     let mut got = Vec::new();
     let mut byte = [0];

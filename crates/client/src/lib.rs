@@ -1,8 +1,9 @@
-//! The admin API over HTTP: blocking calls with one time-out each, and errors that suggest a
+//! Client of the admin API: blocking HTTP calls, each with a timeout, and errors that suggest a
 //! remedy.
 //!
-//! No other crate of the terminal app uses the network. Answers are not trusted. Bodies are
-//! bounded, and redirects are not followed, because they would carry the token elsewhere.
+//! This is the only crate of the terminal app that uses the network. Answers are untrusted input.
+//! The size of bodies is bounded. Redirects are not followed, because they would send the token to
+//! another server.
 
 #![forbid(unsafe_code)]
 
@@ -57,25 +58,25 @@ use request::Path;
 use tls::{cause as tls_cause, error as tls_error};
 use ways::Ways;
 
-/// Beginning of every path.
+/// Prefix of every path.
 const VERSION: &str = "/v1";
-/// The maximum size of an answer, in bytes.
+/// Maximum size of an answer, in bytes.
 const MAX_BODY: u64 = 8 << 20;
-/// Maximum number of event pages after the first.
+/// Maximum number of event pages to read after the first page.
 const MAX_EVENT_PAGES: usize = 64;
-/// The maximum number of characters of an unexpected answer that are shown.
+/// Maximum number of characters of an unexpected answer that an error message shows.
 const MAX_SHOWN: usize = 120;
 
-/// The address of the admin listener, and the token for it.
+/// An admin listener: its address, and the credentials and connection settings for it.
 #[derive(Clone, Default)]
 pub struct Target {
     /// `http://127.0.0.1:9911`, `https://…`, or `unix:/PATH`.
     pub url: String,
-    /// The bearer token, if the listener needs one.
+    /// The bearer token, if the listener requires one.
     pub token: Option<String>,
     /// TLS settings.
     pub tls: Tls,
-    /// Address of the proxy for `https://`, if there is one.
+    /// Address of the proxy for `https://` addresses, if any.
     pub proxy: Option<String>,
 }
 
@@ -92,11 +93,11 @@ impl fmt::Debug for Target {
 #[derive(Clone)]
 pub struct Client {
     agent: Agent,
-    /// Beginning of each request's address.
+    /// Prefix of each request's URL.
     base: Arc<str>,
-    /// Address as given.
+    /// Address as the user gave it, without a trailing slash.
     url: Arc<str>,
-    /// Address for messages, including the proxy.
+    /// Address as shown in messages, including the proxy.
     place: Arc<str>,
     /// True if calls go through a proxy.
     has_proxy: bool,
@@ -115,8 +116,8 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// Creates a client of `target` whose calls take at most `timeout` each. It does not connect
-    /// yet.
+    /// Creates a client of `target`. `timeout` is the timeout of each call. The client connects at
+    /// its first call.
     pub fn new(target: &Target, timeout: Duration) -> Result<Self, ClientError> {
         let token = target.token.as_deref().map(authorization);
         let Connection { agent, base } = connection(target, timeout)?;
@@ -152,7 +153,7 @@ impl Client {
         self.get(&Path::new(&["rules", name]).text)
     }
 
-    /// Edits a rule, or makes a dry run of the edit.
+    /// Edits a rule, or performs a dry run of the edit.
     pub fn put_rule(&self, name: &str, edit: &EditRequest) -> Result<EditAnswer, ClientError> {
         let address = self.address(&edit.path(name));
         let request = || {
@@ -162,21 +163,21 @@ impl Client {
         self.send(request, &edit.body)
     }
 
-    /// Drops the edit of a rule and restores its base.
+    /// Removes the edit of a rule and restores the configured rule.
     pub fn delete_rule(&self, name: &str, edit: &DropRequest) -> Result<EditAnswer, ClientError> {
         let request = self.authorized(self.agent.delete(self.address(&edit.path(name))));
         let request = request.header(header::IF_MATCH, edit.if_match.as_str());
         self.answer(request.call())
     }
 
-    /// Returns a page of live buckets. Several pages are read with a [`Pace`].
+    /// Returns a page of live buckets. To read several pages, use a [`Pace`].
     pub fn buckets(&self, query: &BucketsQuery) -> Result<BucketsPage, ClientError> {
         self.get(&query.path())
     }
 
     /// Returns the named buckets that exist, in the order of the names. At most
-    /// [`loudou_api::MAX_READ`] names are allowed. If the answer has a `next_cursor`, only that
-    /// many names were looked up.
+    /// [`loudou_api::MAX_READ`] names are allowed. If the answer has a `next_cursor`, the server
+    /// looked up only that many names.
     pub fn read_buckets(&self, names: &BucketNames) -> Result<BucketsPage, ClientError> {
         let address = self.address(&Path::new(&["buckets"]).text);
         let names = serde_json::to_value(names).unwrap_or_default();
@@ -189,7 +190,7 @@ impl Client {
         self.get(&Path::new(&["buckets", rule, key]).text)
     }
 
-    /// Edits the override of a key of a rule, or drops such an edit.
+    /// Sets or removes the edited override of a key in a rule.
     pub fn set_override(
         &self,
         rule: &str,
@@ -230,19 +231,19 @@ impl Client {
         self.send(|| self.authorized(self.agent.post(&address)), sample)
     }
 
-    /// Returns the keys that were refused or admitted most recently.
+    /// Returns the keys with the most recent refusals or admissions.
     pub fn top(&self, query: &TopQuery) -> Result<Top, ClientError> {
         self.get(&query.path())
     }
 
-    /// Returns the events after number `after` of the process `instance`. An empty `instance`
-    /// stands for any process.
+    /// Returns the events of the process `instance` whose sequence numbers are greater than
+    /// `after`. An empty `instance` matches any process.
     pub fn events(&self, instance: &str, after: u64) -> Result<Events, ClientError> {
         self.events_of(None, instance, after)
     }
 
-    /// Like [`events`](Self::events), but from one source. It reads all pages, up to a bound that
-    /// no filter reaches.
+    /// Like [`events`](Self::events), but returns only events from one source. Reads all pages, up
+    /// to a maximum that no filter reaches.
     pub fn events_of(
         &self,
         of: Option<EventSource>,
@@ -327,13 +328,13 @@ impl Client {
         }
     }
 
-    /// Returns true if the address already ends with the version that each call adds.
+    /// Returns true if the address already ends with the API version, which each call appends.
     fn has_version(&self) -> bool {
         self.base.ends_with(VERSION)
     }
 
-    /// Returns a hint for ports that expect TLS. On plain HTTP, such a port closes the connection
-    /// or answers with an alert.
+    /// Returns a hint for ports that expect TLS. If a client sends plain HTTP to such a port, the
+    /// server closes the connection or sends a TLS alert.
     fn try_tls(&self) -> String {
         let rest = self.url.strip_prefix("http://");
         rest.map_or_else(String::new, |rest| {
@@ -365,8 +366,8 @@ impl Client {
                     .map(|error| tls_cause(error, self.has_proxy))
                     .unwrap_or_default(),
             },
-            // The server may have read the request, so it is unknown if the request was carried
-            // out.
+            // The server may have read the request, so it is unknown whether the server has
+            // performed it.
             ureq::Error::Io(io)
                 if matches!(
                     io.kind(),
@@ -395,7 +396,7 @@ impl Client {
         }
     }
 
-    /// Returns the error for several answers that come from different processes.
+    /// Returns the error for answers that come from different processes.
     pub fn restarted(&self) -> ClientError {
         ClientError::Restarted {
             url: self.url.to_string(),
@@ -410,10 +411,10 @@ impl Client {
     }
 }
 
-/// Reason why a token cannot be sent.
+/// Error message for an invalid token.
 pub const BAD_TOKEN: &str = "the token is empty or contains characters other than visible ASCII";
 
-/// Returns true if a token can be sent.
+/// Returns true if a token is valid: not empty, and only visible ASCII characters.
 pub fn is_token(token: &str) -> bool {
     !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic())
 }
@@ -429,7 +430,7 @@ fn authorization(token: &str) -> Result<HeaderValue, ClientError> {
     Ok(value)
 }
 
-/// Returns the beginning of an unexpected body.
+/// Returns the beginning of an unexpected body, for an error message.
 fn shown(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body.get(..MAX_SHOWN.saturating_mul(4)).unwrap_or(body));
     let text = text.trim();

@@ -1,8 +1,8 @@
-//! Live changes, which exist only in an Envoy's memory and are lost with its process. They are
-//! edits of rules, edited overrides of keys, and operators' bans.
+//! Live changes, which exist only in an Envoy's memory and are lost with its process. Live changes
+//! are edits of rules, edited overrides of keys, and operators' bans.
 //!
-//! Ends are kept on the wall clock here, because the clock in the server's answers restarts with
-//! each boot.
+//! Expiry times are stored in wall-clock time, because the monotonic clock in the server's answers
+//! restarts at each boot.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,8 @@ pub mod collect;
 pub mod document;
 pub mod ledger;
 
-/// Maximum difference between two ends that count as equal, about the maximum duration of a call.
+/// Expiry times that differ by at most this much are treated as equal. The value is about the
+/// maximum duration of a call.
 const SAME_END_MS: u64 = 5_000;
 
 /// A change that exists only in an Envoy's memory.
@@ -27,39 +28,40 @@ const SAME_END_MS: u64 = 5_000;
 pub struct Item {
     /// The name of the rule.
     pub rule: String,
-    /// The edit, the override or the ban.
+    /// The edit, override or ban.
     pub what: What,
-    /// Author. Empty if the event with the author is no longer stored.
+    /// Author of the change. Empty if the event that names the author is no longer stored.
     pub by: String,
-    /// Reason. May be empty.
+    /// Reason for the change. May be empty.
     pub reason: String,
-    /// The time of the change, in milliseconds since the Unix epoch, if known.
+    /// Time of the change, in milliseconds since the Unix epoch, if known.
     pub made_unix_ms: Option<u64>,
-    /// Time of its end. `None` for never.
+    /// Expiry time of the change, in milliseconds since the Unix epoch. `None` if the change does
+    /// not expire.
     pub ends_unix_ms: Option<u64>,
 }
 
-/// The kind of change.
+/// A kind of live change, with its contents.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
-    /// An edit of a rule, with the parts that it replaces.
+    /// An edit of a rule: the parts of the rule that it replaces.
     Edit(Value),
     /// An override of a key.
     Override {
-        /// The key, in the form of the bucket list.
+        /// The key, written as in the bucket list.
         key: String,
-        /// The override, as in a rule file.
+        /// The override, in rule file syntax.
         gives: Value,
     },
     /// A ban of a key.
     Ban {
-        /// The key, in the form of the bucket list.
+        /// The key, written as in the bucket list.
         key: String,
     },
 }
 
-/// Rule, kind and key of a live change, which identify it. Each rule and key has at most one change
-/// of a kind.
+/// Identifies a live change by its kind, rule and key. A rule or key has at most one live change of
+/// each kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Id {
     kind: Kind,
@@ -79,19 +81,19 @@ pub enum Kind {
     Ban,
 }
 
-/// Remaining time of a change.
+/// Remaining lifetime of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeLeft {
-    /// The change has no end.
+    /// The change does not expire.
     Endless,
-    /// The change ends after this time.
+    /// The change expires after this duration.
     For(Nanos),
-    /// The change has ended.
+    /// The change has expired.
     Nothing,
 }
 
 impl Kind {
-    /// Returns the word for the kind.
+    /// Returns the name of the kind.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Edit => "edit",
@@ -116,7 +118,7 @@ impl Item {
         }
     }
 
-    /// Returns the key to which the change applies.
+    /// Returns the affected key. `None` for an edit of a rule.
     pub fn key(&self) -> Option<&str> {
         match &self.what {
             What::Edit(_) => None,
@@ -124,7 +126,7 @@ impl Item {
         }
     }
 
-    /// Returns the remaining time at an instant.
+    /// Returns the remaining lifetime of the change at a given time.
     pub fn left(&self, unix_ms: u64) -> TimeLeft {
         match self.ends_unix_ms {
             None => TimeLeft::Endless,
@@ -165,17 +167,17 @@ impl Id {
     }
 }
 
-/// The server's two clocks at one instant.
+/// Readings of the server's two clocks at the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clocks {
-    /// The monotonic clock, which starts at zero with each boot, in nanoseconds.
+    /// The monotonic clock, in nanoseconds. It starts at zero at each boot.
     pub now_ns: u64,
     /// The wall clock, in milliseconds since the Unix epoch.
     pub unix_ms: u64,
 }
 
 impl Clocks {
-    /// Returns the clocks in an answer.
+    /// Returns the clock readings in a status answer.
     pub const fn of(status: &Status) -> Self {
         Self {
             now_ns: status.now_ns,
@@ -183,7 +185,7 @@ impl Clocks {
         }
     }
 
-    /// Converts an instant of the server's monotonic clock to its wall clock.
+    /// Converts a time on the server's monotonic clock to the server's wall clock.
     pub const fn unix_ms(self, at_ns: u64) -> u64 {
         let ahead = at_ns.saturating_sub(self.now_ns).div_ceil(1_000_000);
         let behind = self.now_ns.saturating_sub(at_ns) / 1_000_000;
@@ -191,7 +193,8 @@ impl Clocks {
     }
 }
 
-/// Returns true if two ends are equal, within the duration of a call.
+/// Returns true if two expiry times are equal, apart from a difference that a call's duration can
+/// explain.
 pub const fn same_end(a: Option<u64>, b: Option<u64>) -> bool {
     match (a, b) {
         (None, None) => true,
@@ -229,7 +232,7 @@ pub fn of_rules(rules: &Rules, clocks: Clocks) -> Vec<Item> {
     items
 }
 
-/// Returns an operator's ban of a bucket, still without its author.
+/// Returns the operator's ban of a bucket, if any. The author is not filled in.
 pub fn ban_of(bucket: &BucketView, clocks: Clocks) -> Option<Item> {
     let bans = [bucket.ban, bucket.hidden_ban];
     let ban = bans
@@ -248,12 +251,12 @@ pub fn ban_of(bucket: &BucketView, clocks: Clocks) -> Option<Item> {
     })
 }
 
-/// Newest event about the ban of each key.
+/// Latest ban event of each banned key. The event names the author.
 #[derive(Clone, Debug, Default)]
 pub struct Authors(BTreeMap<Id, Event>);
 
 impl Authors {
-    /// Adds events, oldest first.
+    /// Records events, which must be sorted with the oldest first.
     pub fn note(&mut self, events: &[Event]) {
         for event in events {
             let (Some(rule), Some(key)) = (&event.rule, &event.key) else {
@@ -272,12 +275,12 @@ impl Authors {
         }
     }
 
-    /// Removes all but the bans in `items`.
+    /// Removes all entries except for the bans in `items`.
     pub fn keep(&mut self, items: &BTreeMap<Id, Item>) {
         self.0.retain(|id, _| items.contains_key(id));
     }
 
-    /// Adds the author and the reason to a ban, if an event has them.
+    /// Fills in the author, reason and time of a ban, if its event is known.
     pub fn fill(&self, item: &mut Item) {
         if let Some(event) = self.0.get(&item.id()) {
             item.by.clone_from(&event.by);
@@ -287,7 +290,7 @@ impl Authors {
     }
 }
 
-/// Counts the changes of each kind, for example `2 bans, 1 edit, 3 overrides`.
+/// Describes the number of changes of each kind, for example `2 bans, 1 edit, 3 overrides`.
 pub fn counts<'a>(items: impl Iterator<Item = &'a Item>) -> String {
     let mut counts = [(Kind::Ban, 0_u64), (Kind::Edit, 0), (Kind::Override, 0)];
     for item in items {
@@ -300,7 +303,7 @@ pub fn counts<'a>(items: impl Iterator<Item = &'a Item>) -> String {
     counts.join(", ")
 }
 
-/// Describes the changes that a restart lost, in one line.
+/// Describes, in one line, the changes that were lost in a restart.
 pub fn gone<'a>(items: impl ExactSizeIterator<Item = &'a Item>, started_unix_ms: u64) -> String {
     let at = loudou_words::text::date(started_unix_ms);
     let are = if items.len() == 1 { "is" } else { "are" };
@@ -310,7 +313,7 @@ pub fn gone<'a>(items: impl ExactSizeIterator<Item = &'a Item>, started_unix_ms:
     }
 }
 
-/// Returns true if only the hash of a key is known, because its name was lost.
+/// Returns true if the key's name was lost, so only the hash of the key is known.
 pub fn is_lost(key: &str) -> bool {
     let digits = key.strip_prefix('#').unwrap_or_default();
     digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())

@@ -1,8 +1,9 @@
-//! Merges the lists of the most refused or admitted keys of several Envoys.
+//! Merges several Envoys' lists of the most refused or admitted keys.
 //!
-//! An Envoy lists only its top keys, with bounds. A key was counted at most `count` times there,
-//! and at least `count - error` times. The sums keep this meaning. If a key is missing from a list,
-//! its count there is unknown, so its highest possible count is added to both sum and error.
+//! An Envoy lists only its top keys, and their counts have error bounds. At each Envoy, a key was
+//! counted at most `count` times and at least `count - error` times. `sum` and `error` of a merged
+//! row have the same meaning. If an Envoy does not list a key, the key's count there is unknown, so
+//! its highest possible count is added to both `sum` and `error`.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,47 +12,48 @@ use loudou_api::{Top, TopEntry};
 
 use loudou_words::num::count;
 
-/// The merged keys of several answers to the same query.
+/// The merged answers of several Envoys to the same query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MergedTop {
     /// The rows, highest sum first.
     pub rows: Vec<MergedRow>,
-    /// Sum of all counts at all Envoys.
+    /// Total of all counts at all Envoys.
     pub total: u64,
-    /// Minimum number of keys with a count at any Envoy.
+    /// Lower bound of the number of keys that were counted at any Envoy.
     pub keys: u64,
-    /// True if there may be more keys.
+    /// True if there may be keys without a row.
     pub has_more: bool,
-    /// Upper bound of the sum of a key without a row.
+    /// Upper bound of `sum` for a key without a row.
     pub missing_at_most: u64,
 }
 
 /// One key. A rule that is enforced at one Envoy and in shadow mode at another has two rows. In
-/// shadow mode the "refused" requests passed, so they are not added to refusals.
+/// shadow mode, requests counted as refused were in fact admitted, so they are not added to real
+/// refusals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MergedRow {
-    /// The name of its rule.
+    /// The name of the key's rule.
     pub rule: String,
-    /// The key, as in buckets.
+    /// The key, written as in the bucket list.
     pub key: String,
     /// True if the rule is in shadow mode or off at the Envoys of this row.
     pub shadow: bool,
-    /// Upper bound of the sum over the Envoys.
+    /// Upper bound of the key's total count at all Envoys.
     pub sum: u64,
-    /// Maximum error of `sum`. The key was counted at least `sum - error` times.
+    /// Maximum error of `sum`. The lower bound of the key's count is `sum - error`.
     pub error: u64,
-    /// Count at each Envoy, in the order of the answers. `None` if the Envoy did not answer, or if
-    /// its answer lacks the key.
+    /// Count at each Envoy, in the order of the answers. `None` if the Envoy did not answer or does
+    /// not list the key.
     pub counts: Vec<Option<u64>>,
 }
 
-/// Rule, key, and true if the rule is in shadow mode.
+/// Rule, key, and a flag that is true in shadow mode.
 type Name<'a> = (&'a str, &'a str, bool);
 
-/// Answer of one Envoy, by name.
+/// The answer of one Envoy, with its entries by name.
 struct Listed<'a> {
     entries: BTreeMap<Name<'a>, &'a TopEntry>,
-    /// Rules of the entries, with true for rules in shadow mode there.
+    /// The rules of the entries. The value is true if the rule is in shadow mode at this Envoy.
     shadows: BTreeMap<&'a str, bool>,
     /// Upper bound of the count of a key without an entry.
     missing_at_most: u64,
@@ -63,7 +65,8 @@ impl<'a> Listed<'a> {
     fn new(top: &'a Top) -> Self {
         let entries: BTreeMap<Name<'a>, &TopEntry> =
             top.top.iter().map(|entry| (name(entry), entry)).collect();
-        // Keys that the limit left out have at most the smallest listed count.
+        // If the query's limit cut off the list, the counts of omitted keys are at most the
+        // smallest listed count.
         let least = top.top.iter().map(|entry| entry.count).min();
         let is_cut = count(top.top.len()) < top.keys;
         let left_out = least.filter(|_| is_cut).unwrap_or(0);
@@ -78,14 +81,15 @@ impl<'a> Listed<'a> {
         }
     }
 
-    /// Returns this Envoy's part of a row: its count, if it lists the key, and the amounts to add
-    /// to the sum and the error.
+    /// Returns this Envoy's contribution to a row: its count, if it lists the key, and the amounts
+    /// to add to `sum` and `error`.
     fn part(&self, name: Name<'_>) -> (Option<u64>, u64, u64) {
         if let Some(entry) = self.entries.get(&name) {
             return (Some(entry.count), entry.count, entry.error);
         }
         let (rule, _, shadow) = name;
-        // If the rule is in the other mode at this Envoy, the Envoy adds nothing to this row.
+        // If the rule is in the other mode at this Envoy, the Envoy contributes nothing to this
+        // row.
         let is_other = self.shadows.get(rule).is_some_and(|other| *other != shadow);
         let most = if is_other { 0 } else { self.missing_at_most };
         (None, most, most)
@@ -96,7 +100,7 @@ fn name(entry: &TopEntry) -> Name<'_> {
     (&entry.rule, &entry.key, entry.shadow)
 }
 
-/// Merges the answers of several Envoys. `None` stands for an Envoy that did not answer.
+/// Merges the answers of several Envoys. `None` represents an Envoy that did not answer.
 pub fn merged(answers: &[Option<&Top>]) -> MergedTop {
     let listed: Vec<Option<Listed<'_>>> = answers.iter().map(|top| top.map(Listed::new)).collect();
     let answered = || listed.iter().flatten();
@@ -104,7 +108,7 @@ pub fn merged(answers: &[Option<&Top>]) -> MergedTop {
         .flat_map(|listed| listed.entries.keys().copied())
         .collect();
     let mut rows: Vec<MergedRow> = names.iter().map(|name| row(*name, &listed)).collect();
-    // The sort is stable, so equal rows stay in the order of their names.
+    // The sort is stable, so rows with equal counts stay sorted by name.
     rows.sort_by_key(|row| Reverse((row.sum, row.sum.saturating_sub(row.error))));
     let keys: BTreeSet<(&str, &str)> = names.iter().map(|(rule, key, _)| (*rule, *key)).collect();
     let most = answers.iter().flatten().map(|top| top.keys).max();
@@ -145,7 +149,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns an answer with every counted key: rule, key, count, error, shadow.
+    /// Creates an answer that lists every counted key. Each entry is rule, key, count, error and
+    /// shadow.
     fn top(missing_at_most: u64, entries: &[(&str, &str, u64, u64, bool)]) -> Top {
         let entry = |(rule, key, count, error, shadow): &(&str, &str, u64, u64, bool)| TopEntry {
             rule: (*rule).to_owned(),
@@ -163,7 +168,7 @@ mod tests {
         }
     }
 
-    /// Key, whether in shadow mode, sum, error, counts.
+    /// A merged row: key, shadow, sum, error and counts.
     type Seen<'a> = (&'a str, bool, u64, u64, &'a [Option<u64>]);
 
     fn seen(merged: &MergedTop) -> Vec<Seen<'_>> {
@@ -191,7 +196,7 @@ mod tests {
         );
     }
 
-    /// The second Envoy has more keys than counters, so alice may have had up to 4 there.
+    /// The second Envoy has more keys than counters, so it may have counted alice up to 4 times.
     #[test]
     fn a_key_without_a_counter_may_have_been_counted() {
         let a = top(0, &[("r", "alice", 9, 0, false)]);
@@ -210,8 +215,8 @@ mod tests {
         );
     }
 
-    /// A limit leaves out keys that have a counter. They have at most the count of the last listed
-    /// key.
+    /// The query's limit omits keys that the Envoy has counted. Their counts are at most the count
+    /// of the last listed key.
     #[test]
     fn a_key_that_a_limit_left_out_may_have_been_counted() {
         let a = top(0, &[("r", "alice", 9, 0, false)]);
@@ -228,8 +233,8 @@ mod tests {
         );
     }
 
-    /// Requests that passed in shadow mode are not refusals, and an Envoy with the rule in the
-    /// other mode adds nothing.
+    /// Counts in shadow mode and enforced mode are not added together, and an Envoy contributes
+    /// nothing to rows of the other mode.
     #[test]
     fn shadow_and_enforced_stay_apart() {
         let a = top(3, &[("r", "alice", 9, 0, false)]);
@@ -254,8 +259,8 @@ mod tests {
         assert_eq!(merged(&[Some(&Top::default())]), MergedTop::default());
     }
 
-    /// Returns true counts at one Envoy, and its answer with limited numbers of counters and
-    /// entries. A key without a counter is bounded by the largest lost count.
+    /// Simulates the answer of an Envoy with these true counts and a limited number of counters and
+    /// entries. The count of a key without a counter is at most the largest count that was lost.
     fn answer(truth: &[u64], counters: usize, limit: usize) -> Top {
         let mut keys: Vec<(usize, u64)> = truth.iter().copied().enumerate().collect();
         keys.sort_by_key(|(_, count)| Reverse(*count));
@@ -279,7 +284,7 @@ mod tests {
     }
 
     proptest! {
-        /// `sum - error <= truth <= sum` for each row, and `truth <= missing_at_most` for any other key.
+        /// Each row satisfies `sum - error <= truth <= sum`, and any other key satisfies `truth <= missing_at_most`.
         #[test]
         fn the_bounds_hold(
             truths in prop::collection::vec(prop::collection::vec(0_u64..20, 8), 1..5),

@@ -1,7 +1,7 @@
-//! Reads answers with several pages: the rules, and the rule file in effect.
+//! Reads answers that consist of several pages: the list of rules, and the effective rule file.
 //!
-//! A cursor belongs to one generation of the rules. If they change between two pages, the filter
-//! declines the next page, and reading starts from the beginning.
+//! A cursor is valid only for one generation of the rules. If the rules change between two pages,
+//! the filter rejects the cursor, and the client starts again with the first page.
 
 use loudou_api::Rules;
 use loudou_rules::config::MAX_RULES;
@@ -11,11 +11,11 @@ use serde_json::Value;
 use super::request::Path;
 use super::{Client, ClientError};
 
-/// Maximum number of attempts to read all pages at one generation.
+/// Maximum number of attempts to read all pages of one generation.
 const MAX_STARTS: u32 = 8;
-/// Maximum number of pages. Each has at least one rule.
+/// Maximum number of pages. Each page contains at least one rule.
 const MAX_PAGES: usize = MAX_RULES;
-/// Status of a page whose generation is no longer current.
+/// HTTP status that the filter returns if the cursor's generation is no longer current.
 const CHANGED: u16 = 409;
 
 impl Client {
@@ -33,8 +33,8 @@ impl Client {
         Ok(all)
     }
 
-    /// Returns the effective rule file. Edits and overrides that end are left out, unless
-    /// `with_temporary`.
+    /// Returns the effective rule file. Temporary edits and overrides are included only if
+    /// `with_temporary` is true.
     pub fn export(&self, with_temporary: bool) -> Result<Value, ClientError> {
         let next = |page: &mut Value| {
             let cursor = page.as_object_mut()?.remove("next_cursor")?;
@@ -57,7 +57,7 @@ impl Client {
         Ok(all)
     }
 
-    /// Returns all pages of a list, at one generation.
+    /// Returns all pages of a list. All of them belong to the same generation.
     fn pages<T: DeserializeOwned>(
         &self,
         list: &str,

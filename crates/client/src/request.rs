@@ -1,4 +1,4 @@
-//! Request parameters, and their encoding in addresses.
+//! Parameters of API requests, and their encoding in URLs.
 
 use loudou_api::{BucketState, TopBy};
 use loudou_limiter::{Carry, Nanos};
@@ -8,17 +8,17 @@ use serde_json::Value;
 /// `PUT /v1/rules/{rule}`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EditRequest {
-    /// `{"limits": [...], "mode": "..."}`, with either field or both.
+    /// `{"limits": [...], "mode": "..."}`. At least one of the two fields is present.
     pub body: Value,
-    /// The `ETag` of the rule as read.
+    /// `ETag` of the rule when it was read.
     pub if_match: String,
-    /// Treatment of the levels of live buckets.
+    /// How the levels of live buckets are converted.
     pub carry: Carry,
-    /// Lifetime of the edit. `None` for no end.
+    /// Lifetime of the edit. `None` if the edit does not expire.
     pub expires_after: Option<Nanos>,
-    /// Reason, recorded with the event. May be empty.
+    /// Reason, recorded in the event. May be empty.
     pub reason: String,
-    /// True for a dry run, which checks and answers without changing anything.
+    /// True for a dry run: the server validates the request and answers, but changes nothing.
     pub dry_run: bool,
 }
 
@@ -40,13 +40,13 @@ impl EditRequest {
 /// `DELETE /v1/rules/{rule}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DropRequest {
-    /// The `ETag` of the rule as read.
+    /// `ETag` of the rule when it was read.
     pub if_match: String,
-    /// The treatment of the levels of live buckets.
+    /// How the levels of live buckets are converted.
     pub carry: Carry,
-    /// Reason, recorded with the event. May be empty.
+    /// Reason, recorded in the event. May be empty.
     pub reason: String,
-    /// True for a dry run, which checks and answers without changing anything.
+    /// True for a dry run: the server validates the request and answers, but changes nothing.
     pub dry_run: bool,
 }
 
@@ -65,15 +65,15 @@ impl DropRequest {
 /// `PUT /v1/overrides/{rule}/{key}`, or `DELETE` without a body.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OverrideRequest {
-    /// `{"scale": 10}`, `{"limits": [...]}`, `"unlimited"` or `"banned"`; `None` drops the edited override.
+    /// `{"scale": 10}`, `{"limits": [...]}`, `"unlimited"` or `"banned"`. `None` removes the edited override.
     pub body: Option<Value>,
-    /// The `ETag` of the rule as read.
+    /// `ETag` of the rule when it was read.
     pub if_match: String,
-    /// Lifetime of the override. `None` for no end.
+    /// Lifetime of the override. `None` if the override does not expire.
     pub expires_after: Option<Nanos>,
-    /// Reason, recorded with the event. May be empty.
+    /// Reason, recorded in the event. May be empty.
     pub reason: String,
-    /// True for a dry run, which checks and answers without changing anything.
+    /// True for a dry run: the server validates the request and answers, but changes nothing.
     pub dry_run: bool,
 }
 
@@ -94,13 +94,13 @@ impl OverrideRequest {
 /// `POST /v1/buckets/{rule}/{key}/ban`, `…/unban` or `…/reset`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ActRequest {
-    /// Duration of the ban. `None` if it lasts until an operator lifts it.
+    /// Duration of the ban. `None` if the ban lasts until an operator lifts it.
     pub span: Option<Nanos>,
-    /// True if a ban may also shorten an earlier one.
+    /// True if the ban replaces an earlier ban even if that ban would end later.
     pub replaces: bool,
-    /// The `ETag` of the ban as read.
+    /// `ETag` of the ban when it was read.
     pub if_match: Option<String>,
-    /// Reason, recorded with the event. May be empty.
+    /// Reason, recorded in the event. May be empty.
     pub reason: String,
 }
 
@@ -121,15 +121,15 @@ impl ActRequest {
 /// `GET /v1/buckets`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BucketsQuery {
-    /// Only buckets of this rule.
+    /// Returns only buckets of this rule.
     pub rule: Option<String>,
-    /// Only keys that contain this text.
+    /// Returns only buckets whose keys contain this string.
     pub key: Option<String>,
-    /// Only buckets in this state.
+    /// Returns only buckets in this state.
     pub state: Option<BucketState>,
-    /// The cursor from an earlier page.
+    /// Cursor from the previous page.
     pub cursor: Option<String>,
-    /// The maximum number of buckets on one page.
+    /// Maximum number of buckets on a page.
     pub limit: Option<usize>,
 }
 
@@ -139,7 +139,7 @@ impl BucketsQuery {
         let limit = self.limit.map(|limit| limit.to_string());
         for (name, value) in [
             ("rule", self.rule.as_deref()),
-            // Every key contains the empty text.
+            // An empty string matches every key, so it is omitted.
             ("key", self.key.as_deref().filter(|key| !key.is_empty())),
             ("state", self.state.map(BucketState::name)),
             ("cursor", self.cursor.as_deref()),
@@ -156,11 +156,11 @@ impl BucketsQuery {
 /// `GET /v1/top`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopQuery {
-    /// Only keys of this rule.
+    /// Returns only keys of this rule.
     pub rule: Option<String>,
-    /// Kind of count. By default, refused requests.
+    /// What to count. The default is refused requests.
     pub by: Option<TopBy>,
-    /// The maximum number of keys.
+    /// Maximum number of keys to return.
     pub limit: Option<usize>,
 }
 
@@ -181,14 +181,14 @@ impl TopQuery {
     }
 }
 
-/// The characters that need no encoding in a path segment or a query.
+/// Characters that need no percent-encoding in a path segment or query. All others are encoded.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
     .remove(b'.')
     .remove(b'~');
 
-/// A path below `/v1`, with its query.
+/// A path under `/v1`, with its query.
 pub(super) struct Path {
     pub(super) text: String,
     has_query: bool,
@@ -199,7 +199,7 @@ impl Path {
         let mut text = format!("/{}", loudou_api::API_VERSION);
         for segment in segments {
             text.push('/');
-            // A segment of only dots would be read as a step up.
+            // Encode `.` and `..`, which would otherwise be resolved as relative path segments.
             let set = if matches!(*segment, "." | "..") {
                 NON_ALPHANUMERIC
             } else {

@@ -1,4 +1,5 @@
-//! TLS settings, checked before a connection needs them, and TLS errors with a remedy.
+//! TLS settings, which are validated before a connection is opened, and TLS errors with suggested
+//! remedies.
 
 use std::io;
 use std::sync::Arc;
@@ -11,30 +12,30 @@ use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 use super::ClientError;
 
-/// Word in the PEM of an encrypted key, in either format.
+/// Marker in the PEM file of an encrypted key. Both formats of encrypted keys contain it.
 const ENCRYPTED: &[u8] = b"ENCRYPTED";
 
-/// A PEM file.
+/// A PEM file that was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pem {
-    /// The name of the file.
+    /// Name of the file.
     pub file: String,
-    /// Its contents.
+    /// Contents of the file.
     pub bytes: Vec<u8>,
 }
 
-/// The settings of an `https://` address.
+/// TLS settings for an `https://` address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// CA certificates for the server's certificate, instead of the system's CAs.
+    /// CA certificates that verify the server's certificate. `None` for the system's CAs.
     pub ca: Option<Pem>,
-    /// The certificate chain of this client, and its key.
+    /// Certificate chain and private key of this client.
     pub client: Option<(Pem, Pem)>,
-    /// Name in the server's certificate, if it differs from the address.
+    /// Name in the server's certificate, if it differs from the host in the address.
     pub server_name: Option<String>,
 }
 
-/// Returns the settings for ureq.
+/// Converts the settings to a ureq configuration.
 pub(super) fn config(tls: &Tls) -> Result<TlsConfig, ClientError> {
     let roots = match &tls.ca {
         Some(pem) => authorities(pem)?,
@@ -55,7 +56,7 @@ fn wrong(why: String) -> ClientError {
     ClientError::BadTarget { why }
 }
 
-/// Returns the certificates of a PEM file, at least one.
+/// Returns the certificates in a PEM file, or an error if there are none.
 fn certificates(pem: &Pem, what: &str) -> Result<Vec<CertificateDer<'static>>, ClientError> {
     let found = CertificateDer::pem_slice_iter(&pem.bytes).collect::<Result<Vec<_>, _>>();
     let file = &pem.file;
@@ -68,7 +69,7 @@ fn certificates(pem: &Pem, what: &str) -> Result<Vec<CertificateDer<'static>>, C
     Ok(found)
 }
 
-/// Returns the CAs in a file. At least one of them must be readable.
+/// Returns the CA certificates in a file. At least one of them must be valid.
 fn authorities(pem: &Pem) -> Result<Vec<Certificate<'static>>, ClientError> {
     let found = certificates(pem, "the CA file")?;
     let (valid, _) = RootCertStore::empty().add_parsable_certificates(found.iter().cloned());
@@ -85,8 +86,8 @@ fn for_ureq(certificate: &CertificateDer<'_>) -> Certificate<'static> {
     Certificate::from_der(certificate).to_owned()
 }
 
-/// Returns the client's certificate with its key. It is checked first, because ureq would panic at
-/// a certificate that rustls rejects.
+/// Returns the client's certificate with its key. The certificate is validated first, because ureq
+/// would panic on a certificate that rustls rejects.
 fn client_cert(chain: &Pem, key: &Pem) -> Result<ClientCert, ClientError> {
     let certificates = certificates(chain, "the client certificate")?;
     let file = &key.file;
@@ -133,12 +134,12 @@ fn system_roots() -> Result<Vec<Certificate<'static>>, ClientError> {
     Ok(roots)
 }
 
-/// Returns the TLS error within a connection error.
+/// Returns the TLS error that caused a connection error, if any.
 pub(super) fn error(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref()
 }
 
-/// Returns the reason why TLS failed, with a remedy.
+/// Describes why TLS failed, and suggests a remedy.
 pub(super) fn cause(error: &rustls::Error, has_proxy: bool) -> String {
     use rustls::{AlertDescription as Alert, CertificateError as Bad, Error};
     match error {
@@ -150,7 +151,8 @@ pub(super) fn cause(error: &rustls::Error, has_proxy: bool) -> String {
             format!("{error}; renew it")
         }
         Error::InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
-            // `--tls-name` is refused with a proxy, so it is suggested only without one.
+            // `--tls-name` does not work through a proxy, so the message suggests exempting the
+            // host from the proxy first.
             let before = if has_proxy {
                 "except this host with no_proxy, and "
             } else {
@@ -178,7 +180,7 @@ pub(super) fn cause(error: &rustls::Error, has_proxy: bool) -> String {
     }
 }
 
-/// Returns the reason why the server's certificate is not trusted, with a remedy.
+/// Describes why the server's certificate is not trusted, and suggests a remedy.
 fn certificate(bad: &CertificateError) -> String {
     use CertificateError as Bad;
     let why = match bad {
@@ -191,7 +193,7 @@ fn certificate(bad: &CertificateError) -> String {
         }
         Bad::Revoked => "its certificate was revoked; renew it",
         Bad::BadEncoding => "its certificate cannot be read; renew it",
-        // rustls does not export the type of this error, so its text is compared.
+        // rustls does not export the type of this error, so match its text.
         Bad::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
             "its certificate is self-signed, and that of a CA, which no server may show; make one without CA:TRUE \
              (openssl req -x509 -addext basicConstraints=critical,CA:FALSE) and name its file with --tls-ca"
@@ -270,7 +272,8 @@ mod tests {
         assert!(config(&fits).is_ok());
     }
 
-    /// The error of a server that shows this certificate to a client that trusts this CA.
+    /// Returns the error message if a server presents the certificate `shown` to a client that
+    /// trusts the CA `ca`.
     fn distrusted(shown: &str, ca: &str) -> String {
         let read = |name| certificates(&pem(name), "").expect(name).remove(0);
         let mut roots = RootCertStore::empty();

@@ -10,7 +10,7 @@ use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport,
 };
 
-/// Connects to the socket at this path. The address in the request's URL is ignored.
+/// Connects to the Unix socket at this path. The host in the request's URL is ignored.
 #[derive(Debug)]
 pub(super) struct UnixConnector(pub(super) PathBuf);
 
@@ -29,7 +29,7 @@ impl Connector for UnixConnector {
     }
 }
 
-/// An open socket.
+/// An open connection.
 pub(super) struct UnixTransport {
     stream: UnixStream,
     buffers: LazyBuffers,
@@ -69,7 +69,7 @@ impl Transport for UnixTransport {
     }
 
     fn is_open(&mut self) -> bool {
-        // A closed socket is readable at once, with zero bytes.
+        // If the peer has closed the socket, a read returns zero bytes immediately.
         let mut byte = [0];
         let is_set = self.stream.set_nonblocking(true).is_ok();
         let read = rustix::net::recv(&self.stream, &mut byte, rustix::net::RecvFlags::PEEK);
@@ -78,7 +78,7 @@ impl Transport for UnixTransport {
     }
 }
 
-/// A socket reports a time-out as an operation that would block.
+/// Converts an I/O error. A socket reports a timeout as `WouldBlock`.
 fn timed(error: io::Error, timeout: NextTimeout) -> Error {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Error::Timeout(timeout.reason),

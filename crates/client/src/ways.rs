@@ -1,9 +1,9 @@
-//! Chooses the way in which a call sends its JSON: as a body, or in a header if Envoy does not pass
-//! bodies to the filter.
+//! Chooses how a call sends its JSON: in the body, or in a header if Envoy does not pass bodies to
+//! the filter.
 //!
-//! Each answer of the filter lists the possible ways. Until the first answer, and for short texts,
-//! the header is used, because a call with a body would hang at a listener without
-//! `allow_on_headers_stop_iteration`.
+//! Each answer of the filter states which of these ways it accepts. Until the first answer, and for
+//! short JSON, the client uses the header, because a call with a body would hang at a listener
+//! without `allow_on_headers_stop_iteration`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -17,8 +17,8 @@ use ureq::{Body, RequestBuilder};
 
 use super::{Client, ClientError};
 
-/// Maximum size of JSON in a header if a body would be possible, in bytes. Proxies in between may
-/// accept no more.
+/// Maximum size of JSON in a header, in bytes, unless the filter accepts only headers. Proxies
+/// between client and Envoy may reject larger headers.
 const SHORT: usize = 8 * 1024;
 
 /// A way to send JSON.
@@ -28,20 +28,20 @@ pub(super) enum Way {
     Body,
 }
 
-/// Ways that the filter accepts, according to its last answer. Clones share it.
+/// The ways that the filter accepts according to its last answer. Clones share this state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ways(Arc<AtomicU8>);
 
 impl Ways {
-    /// No answer yet.
+    /// No answer has arrived yet.
     #[cfg(test)]
     const UNKNOWN: u8 = 0;
     const ANY: u8 = 1;
     const ONLY_HEADER: u8 = 2;
-    /// A filter that does not know the header.
+    /// The filter does not support the header.
     const ONLY_BODY: u8 = 3;
 
-    /// Stores the ways that an answer lists.
+    /// Records which ways the filter accepts, according to an answer.
     pub(super) fn note(&self, answer: &Response<Body>) {
         let named = answer.headers().get(BODY_HEADER);
         let named = named.and_then(|name| BodyWays::parse(name.to_str().ok()?));
@@ -53,7 +53,7 @@ impl Ways {
         self.0.store(ways, Ordering::Relaxed);
     }
 
-    /// Returns the way for a text with this ASCII length.
+    /// Returns how to send JSON that has this length when serialized as ASCII.
     pub(super) fn way(&self, bytes: usize) -> Way {
         let most = match self.0.load(Ordering::Relaxed) {
             Self::ONLY_BODY => return Way::Body,
@@ -67,7 +67,7 @@ impl Ways {
         }
     }
 
-    /// Returns true if the filter accepts only headers.
+    /// Returns true if the filter accepts JSON only in a header.
     pub(super) fn is_only_header(&self) -> bool {
         self.0.load(Ordering::Relaxed) == Self::ONLY_HEADER
     }
@@ -79,8 +79,8 @@ impl Client {
         self.ways.is_only_header()
     }
 
-    /// Sends a request with this JSON. If the first answer shows that the filter accepts only the
-    /// other way, sends the request again in that way.
+    /// Sends a request with `json`. If the filter rejects the request and its answer shows that it
+    /// accepts only the other way, sends the request again in that way.
     pub(super) fn send<T: DeserializeOwned>(
         &self,
         request: impl Fn() -> RequestBuilder<WithBody>,
@@ -105,7 +105,7 @@ impl Client {
     }
 }
 
-/// Returns the error of a request with a body.
+/// Marks an error as the result of a request with a body.
 fn of_body(error: ClientError) -> ClientError {
     match error {
         ClientError::TimedOut { url, after, .. } => ClientError::TimedOut {

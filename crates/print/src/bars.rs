@@ -1,6 +1,6 @@
-//! Bars and columns of block characters, or of ASCII characters.
+//! Horizontal bars and vertical columns, drawn with block characters or ASCII characters.
 
-/// A cell filled from the bottom, by eighths, and its ASCII substitute.
+/// Cells filled from the bottom by 0 to 8 eighths, each with its ASCII substitute.
 const RISING: [(char, char); 9] = [
     (' ', ' '),
     ('▁', '.'),
@@ -13,7 +13,7 @@ const RISING: [(char, char); 9] = [
     ('█', '#'),
 ];
 
-/// A cell filled from the left, by eighths, and its ASCII substitute.
+/// Cells filled from the left by 0 to 8 eighths, each with its ASCII substitute.
 const GROWING: [(char, char); 9] = [
     (' ', ' '),
     ('▏', ' '),
@@ -26,12 +26,12 @@ const GROWING: [(char, char); 9] = [
     ('█', '#'),
 ];
 
-/// Returns a cell filled from the bottom by `eighths`.
+/// Returns the character for a cell filled from the bottom by `eighths`.
 pub fn rising(eighths: u16, ascii: bool) -> char {
     glyph(&RISING, eighths, ascii)
 }
 
-/// Returns a cell filled from the left by `eighths`.
+/// Returns the character for a cell filled from the left by `eighths`.
 pub fn growing(eighths: u16, ascii: bool) -> char {
     glyph(&GROWING, eighths, ascii)
 }
@@ -41,8 +41,8 @@ fn glyph(set: &[(char, char); 9], eighths: u16, ascii: bool) -> char {
     glyph.map_or(' ', |(glyph, plain)| if ascii { *plain } else { *glyph })
 }
 
-/// Returns the number of eighths that `part` of `total` fills in `cells` cells, rounded up so that
-/// small parts stay visible. In ASCII only whole cells are filled.
+/// Converts `part` of `total` to eighths of a cell in a bar of `cells` cells, rounded up so that
+/// small parts stay visible. In ASCII, the result is a whole number of cells.
 pub fn filled(part: u64, total: u64, cells: u16, ascii: bool) -> u16 {
     let step = if ascii { 8 } else { 1 };
     let steps = cells.saturating_mul(8) / step;
@@ -52,12 +52,13 @@ pub fn filled(part: u64, total: u64, cells: u16, ascii: bool) -> u16 {
     filled.saturating_mul(step)
 }
 
-/// Returns the number of `eighths` in cell number `cell`.
+/// Returns the number of filled eighths in cell number `cell` of a bar with `eighths` filled
+/// eighths.
 pub fn in_cell(eighths: u16, cell: u16) -> u16 {
     eighths.saturating_sub(cell.saturating_mul(8)).min(8)
 }
 
-/// Draws `part` of `total` as a text of `cells` cells.
+/// Returns a bar of `cells` cells that shows `part` of `total`.
 pub fn bar_text(part: u64, total: u64, cells: u16, ascii: bool) -> String {
     let eighths = filled(part, total, cells, ascii);
     let empty = if ascii { '.' } else { '·' };

@@ -1,4 +1,4 @@
-//! Makes text safe for the screen, measures it in cells, cuts it and wraps it.
+//! Escapes text for the terminal, measures its width in cells, truncates it and wraps it.
 
 use std::borrow::Cow;
 
@@ -7,8 +7,8 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 use loudou_words::num::cells;
 use loudou_words::text::escape;
 
-/// Removes characters that a terminal interprets and characters of zero width from `text`, so that
-/// its width is its width on the screen.
+/// Escapes characters that a terminal interprets, and characters of zero width, so that the
+/// computed width of the text equals its width in the terminal.
 pub fn safe(text: &str) -> Cow<'_, str> {
     let escaped = escape(text);
     if escaped.chars().all(|c| c.width().unwrap_or(0) > 0) {
@@ -30,7 +30,7 @@ pub fn width(text: &str) -> u16 {
     cells(text.width())
 }
 
-/// Cuts `text` to at most `most` cells. A shortened text ends with `more`.
+/// Truncates `text` to at most `most` cells. A truncated text ends with `more`.
 pub fn fit(text: &str, most: usize, more: char) -> Cow<'_, str> {
     if text.width() <= most {
         return Cow::Borrowed(text);
@@ -51,7 +51,7 @@ pub fn fit(text: &str, most: usize, more: char) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Wraps `text` to lines of at most `most` cells, at spaces if possible.
+/// Wraps `text` into lines of at most `most` cells, at spaces if possible.
 pub fn wrap(text: &str, most: u16) -> Vec<String> {
     let most = usize::from(most.max(1));
     let mut lines = Vec::new();

@@ -1,4 +1,4 @@
-//! Explains a request according to a rule file, and prints explanations as text with a block for each rule.
+//! Explains how the rules of a file decide a request, and prints explanations as text with one block per rule.
 
 use std::io::{self, Write};
 
@@ -18,22 +18,22 @@ use serde_json::Value;
 use crate::style::Style;
 use crate::table::{Paint, Set, TextTable, bar};
 
-/// Seed of an empty store. Its value does not matter.
+/// Seed of the empty bucket table. Its value does not matter.
 const SEED: [u8; 16] = *b"loudou explain 1";
-/// Note below an explanation from a rule file.
+/// Note printed below an explanation that is based on a rule file.
 const FRESH: &str =
     "evaluated against the rule file only: every bucket is new, whatever Envoy has counted";
-/// Note below an explanation from a rule file whose rules are shared by a fleet.
+/// Note printed if the rule file contains rules whose buckets a fleet shares.
 const CENTRAL: &str =
     "buckets that a fleet shares are decided as one central bucket, without its waits and leases";
 
-/// Explains a request as the first request ever, according to the rules of a file.
+/// Explains how the rules of a file would decide the request if it were the first request.
 pub fn by_file(file: &RuleFile, sample: &Value) -> Result<ExplainAnswer, String> {
     let rules = file.rules.iter().cloned();
     let rules: RuleSet = rules
         .map(|rule| ActiveRule::new(rule, History::default()))
         .collect();
-    // The time does not matter for new buckets. With a constant, equal input gives equal output.
+    // The time does not affect new buckets. A constant makes the output reproducible.
     let now = Nanos::ZERO;
     let settings = &file.store;
     let mut store = MemoryStore::new();
@@ -45,7 +45,7 @@ pub fn by_file(file: &RuleFile, sample: &Value) -> Result<ExplainAnswer, String>
     Ok(ExplainAnswer::new(&explained, &rules, now, 0))
 }
 
-/// Returns the notes below an explanation from this rule file.
+/// Returns the notes to print below an explanation that is based on this rule file.
 pub fn notes(file: &RuleFile) -> impl Iterator<Item = &'static str> {
     let has_fleet = file.rules.iter().any(|rule| rule.scope == Scope::Fleet);
     [FRESH].into_iter().chain(has_fleet.then_some(CENTRAL))
@@ -74,7 +74,7 @@ pub fn print(
     Ok(())
 }
 
-/// Returns a sentence after its mark, in the colour of the outcome.
+/// Returns a sentence with a mark before it, in the colour of the outcome.
 fn headline(says: Says, is_shadow: bool, text: &str, style: Style) -> String {
     let paint = match words::tone(says, is_shadow) {
         Tone::Good | Tone::Plain => Paint::Heading,
@@ -82,7 +82,7 @@ fn headline(says: Says, is_shadow: bool, text: &str, style: Style) -> String {
         Tone::Bad => Paint::Bad,
         Tone::Dim => Paint::Dim,
     };
-    // On ASCII terminals the mark is left out, because the words have its meaning.
+    // On ASCII terminals the mark is omitted, because the sentence has the same meaning without it.
     let mark = if style.ascii {
         String::new()
     } else {
@@ -91,7 +91,7 @@ fn headline(says: Says, is_shadow: bool, text: &str, style: Style) -> String {
     paint.on(&format!("{mark}{}", escape(text)), style)
 }
 
-/// Returns the rows of a rule.
+/// Returns a table with the details of a rule, one per row.
 fn block(rule: &ExplainedRule) -> TextTable {
     let mut table = TextTable::new(&[("", Set::Left), ("", Set::Left)]);
     for (name, value) in words::rows(rule) {
@@ -114,7 +114,7 @@ fn limits(rule: &ExplainedRule, style: Style) -> TextTable {
             format!("{INDENT}{}", now.name).into(),
             bar(part, whole, style).into(),
             format!("{}/{} left", now.remaining, now.capacity).into(),
-            // For a banned key, the ban decides and the limits do not.
+            // If the key is banned, the ban decides, so the outcome of each limit is left empty.
             if rule.ban.is_some() {
                 String::from(" ").into()
             } else {

@@ -1,5 +1,5 @@
-//! The text that commands print: tables, bars, explanations and replays. Writers and styles are arguments, so that the
-//! command line and the playground print the same bytes.
+//! Formats the text output of commands: tables, bars, explanations and replays. Callers pass the writer and the style,
+//! so the command line and the playground print identical output.
 #![forbid(unsafe_code)]
 
 pub mod bars;

@@ -1,4 +1,5 @@
-//! Prints replays: the summary of a run as text or as an HTML page, and suggested limits.
+//! Prints the results of replays: the summary of a run as text or as an HTML page, and suggested
+//! limits.
 
 use loudou_replay::LogFormat;
 use loudou_replay::input::BadLine;
@@ -19,7 +20,7 @@ pub use over_time::instant;
 pub use view::{bad_lines, print};
 pub use words::print_note;
 
-/// A rule file as it was read.
+/// The original text of a rule file.
 #[derive(Clone, Debug)]
 pub struct RuleText {
     /// Name of the file.
@@ -28,7 +29,8 @@ pub struct RuleText {
     pub text: String,
 }
 
-/// Describes a log whose format is not recognised, with its first line.
+/// Returns the error message for a log whose format is not recognised. The message contains the
+/// first line.
 pub fn unknown_format(name: &str, line: Option<&BadLine>) -> String {
     let names = LogFormat::ALL.map(LogFormat::name).join(", ");
     format!(
@@ -38,7 +40,7 @@ pub fn unknown_format(name: &str, line: Option<&BadLine>) -> String {
     )
 }
 
-/// Describes a log whose lines are all invalid.
+/// Returns the error message for a log without valid lines.
 pub fn no_requests(name: &str, first: &[BadLine]) -> String {
     let lines = first_lines(first);
     format!("no line of {} is a request\n{lines}", escape(name))

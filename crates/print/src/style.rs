@@ -1,22 +1,22 @@
-//! Style of printed text: colours, character set and width.
+//! Style of printed text: colours, character set and maximum width.
 
 use std::borrow::Cow;
 
 use crate::cells::fit;
 
-/// Style of tables.
+/// Output style.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Style {
-    /// True if escape sequences colour the text.
+    /// True if text is coloured with escape sequences.
     pub color: bool,
-    /// True if the text is limited to ASCII characters.
+    /// True if only ASCII characters are printed.
     pub ascii: bool,
-    /// Maximum width, or `None` for no maximum.
+    /// Maximum width in cells. `None` for no maximum.
     pub width: Option<usize>,
 }
 
 impl Style {
-    /// Replaces arrows and ellipses in `text` by ASCII, if the style requires it.
+    /// Replaces arrows and ellipses in `text` with ASCII characters if the style requires it.
     pub fn marks(self, text: &str) -> String {
         if self.ascii {
             text.replace('→', "->").replace('…', "...")
@@ -25,7 +25,8 @@ impl Style {
         }
     }
 
-    /// Cuts `text` to at most `width` cells, with a mark where it was cut.
+    /// Truncates `text` to at most `width` cells. A truncated text ends with `…`, or with `~` in
+    /// ASCII.
     pub fn fit(self, text: &str, width: usize) -> Cow<'_, str> {
         fit(text, width, if self.ascii { '~' } else { '…' })
     }

@@ -1,9 +1,10 @@
-//! Aligned tables, bars and CSV. Every text passes through [`escape`] first.
+//! Prints aligned tables, bars and CSV. All text is escaped with [`escape`] first.
 //!
-//! A table defines which columns are shortened first. The crate `comfy-table` does not support
-//! this, and its colours follow `NO_COLOR` even with `--color always`. CSV is written here as well,
-//! because escaping and the protection against formulas would be needed with any crate, and quoting
-//! is one line. The colours are four codes, for which `anstyle` would need as many lines.
+//! Each table specifies which columns are truncated first if the table is too wide. The crate
+//! `comfy-table` does not support this. It also obeys `NO_COLOR` even if the user has set `--color
+//! always`. CSV is written here as well. Escaping and protection against formulas would be needed
+//! with any CSV crate, and quoting takes only one line. The colours are only four escape codes, so
+//! `anstyle` would not save any lines.
 
 use std::io::{self, Write};
 
@@ -13,12 +14,12 @@ use crate::bars::bar_text;
 use crate::style::Style;
 use loudou_words::text::escape;
 
-/// Width of a bar in columns.
+/// Width of a bar, in cells.
 const BAR: u16 = 10;
-/// Minimum width of a column that is shortened to fit the terminal.
+/// Minimum width of a column that is truncated to fit the terminal, in cells.
 const MIN_WIDTH: usize = 8;
 
-/// Meaning of a cell's colour. It only repeats the meaning of the text.
+/// Meaning of a colour. The text has the same meaning without the colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Paint {
     #[default]
@@ -45,7 +46,7 @@ impl Paint {
         }
     }
 
-    /// Colours `text` if the style has colours.
+    /// Colours `text` if the style allows colours.
     pub fn on(self, text: &str, style: Style) -> String {
         if style.color && self != Self::Plain && !text.is_empty() {
             format!("{}{text}\u{1b}[0m", self.code())
@@ -63,7 +64,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Returns a cell with a text, or with `-` if the text is empty.
+    /// Creates a cell that shows `text`, or `-` if `text` is empty.
     pub fn new(text: &str) -> Self {
         let text = if text.is_empty() { "-" } else { text };
         Self {
@@ -72,12 +73,12 @@ impl Cell {
         }
     }
 
-    /// Returns the text, escaped for a terminal, and its meaning.
+    /// Returns the text, escaped for a terminal, and the meaning of its colour.
     pub fn seen(&self) -> (&str, Paint) {
         (&self.text, self.paint)
     }
 
-    /// Returns the cell in another colour.
+    /// Returns the cell with this colour.
     #[must_use]
     pub fn paint(self, paint: Paint) -> Self {
         Self { paint, ..self }
@@ -115,7 +116,7 @@ pub enum Set {
     Left,
     /// Right-aligned, for numbers.
     Right,
-    /// Left-aligned. Shortened first if the table is too wide.
+    /// Left-aligned. Truncated first if the table is too wide.
     Shrink,
 }
 
@@ -127,7 +128,7 @@ pub struct TextTable {
 }
 
 impl TextTable {
-    /// Returns a table without rows.
+    /// Creates a table without rows.
     pub fn new(columns: &[(&str, Set)]) -> Self {
         let columns = columns.iter().map(|(name, set)| ((*name).to_owned(), *set));
         Self {
@@ -136,7 +137,7 @@ impl TextTable {
         }
     }
 
-    /// Adds a row, with a cell for each column.
+    /// Adds a row, which must have one cell per column.
     pub fn row(&mut self, cells: Vec<Cell>) {
         self.rows.push(cells);
     }
@@ -146,7 +147,7 @@ impl TextTable {
         &self.columns
     }
 
-    /// Returns the rows, with a cell for each column.
+    /// Returns the rows, which have one cell per column.
     pub fn rows(&self) -> &[Vec<Cell>] {
         &self.rows
     }
@@ -162,7 +163,7 @@ impl TextTable {
         self.print_rows(out, style)
     }
 
-    /// Prints only the rows, to continue a table.
+    /// Prints only the rows, without a heading.
     pub fn print_rows(&self, out: &mut dyn Write, style: Style) -> io::Result<()> {
         let widths = self.widths(style);
         self.rows
@@ -222,19 +223,19 @@ pub fn named<N: AsRef<str>>(
     Ok(())
 }
 
-/// Returns a bar for the level `part` of `whole`, rounded up so that any use is visible.
+/// Returns a bar that shows `part` of `whole`, rounded up so that even a small part is visible.
 pub fn bar(part: u64, whole: u64, style: Style) -> String {
     bar_text(part, whole, BAR, style.ascii)
 }
 
-/// Prints one record according to RFC 4180. A text that a spreadsheet would interpret as a formula
+/// Prints one record according to RFC 4180. A field that a spreadsheet would interpret as a formula
 /// is prefixed with `'`.
 pub fn csv<'a>(out: &mut dyn Write, fields: impl IntoIterator<Item = &'a str>) -> io::Result<()> {
     let fields: Vec<String> = fields.into_iter().map(csv_field).collect();
     write!(out, "{}\r\n", fields.join(","))
 }
 
-/// Returns a field of a record.
+/// Formats a field of a record.
 pub fn csv_field(text: &str) -> String {
     let escaped = escape(text);
     let mark = if is_formula(text) { "'" } else { "" };
@@ -244,9 +245,10 @@ pub fn csv_field(text: &str) -> String {
     format!("\"{mark}{}\"", escaped.replace('"', "\"\""))
 }
 
-/// Returns true if a spreadsheet would interpret this text as a formula. Clients may choose the
-/// text. Tabs and line ends are escaped earlier. Existing `'` prefixes are ignored in the check, so
-/// a text that begins with `'=` gets another prefix and stays distinct.
+/// Returns true if a spreadsheet would interpret the text as a formula, which is a risk because
+/// clients may choose the text. Leading tabs and line breaks need no check, because they are
+/// escaped. The check ignores existing `'` prefixes. A text that begins with `'=` therefore gets
+/// another `'` and stays distinct from a prefixed `=`.
 fn is_formula(text: &str) -> bool {
     let text = text.trim_start_matches('\'');
     let is_number = text.parse::<f64>().is_ok_and(f64::is_finite);
@@ -328,7 +330,7 @@ mod tests {
         );
     }
 
-    /// Clients choose the keys, and a spreadsheet would evaluate a key that looks like a formula.
+    /// Clients choose keys, and a spreadsheet would evaluate a key that looks like a formula.
     #[test]
     fn csv_has_no_formulas() {
         for (text, cell) in [

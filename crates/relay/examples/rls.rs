@@ -1,8 +1,9 @@
 //! A rate limit service (`envoy.service.ratelimit.v3.RateLimitService`) for Envoy's built-in rate limit filter, which
 //! calls the service once per request. `cargo xtask bench fleet` compares leases with it.
 //!
-//! The service does as little work as possible, so that the comparison is fair. A call runs one script in the engine
-//! over a shared connection, and the messages are parsed without a protobuf library. The options are the relay's.
+//! To make the comparison fair, the service does as little work as possible. Each call runs one script in the engine
+//! over a shared connection, and the service parses messages without a protobuf library. The command-line options are
+//! the same as the relay's.
 //! A domain that is a limit in JSON, such as `{"capacity":30,"window_ns":60000000000}`, sets the limit of its keys.
 
 use std::convert::Infallible;
@@ -33,7 +34,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
-/// Limit of every key in other domains, equal to the benchmark's rules.
+/// Limit of every key in other domains. It is equal to the limit in the benchmark's rules.
 const LIMIT: LeaseLimit = LeaseLimit::Leak {
     capacity: 1_000_000,
     amount: 1_000_000,
@@ -87,7 +88,7 @@ async fn run(options: &Options) -> Result<Infallible, String> {
                 async move { Ok::<_, Infallible>(respond(&engine, request, longest).await) }
             });
             let builder = Builder::new(TokioExecutor::new());
-            // An error here is a client that closed or broke the connection.
+            // An error means only that the client has closed or broken the connection.
             drop(builder.serve_connection(TokioIo::new(stream), answer).await);
         });
     }
@@ -119,7 +120,7 @@ async fn respond(engine: &Engine, request: Request<Incoming>, longest: Duration)
         Some(Value::Int(1)) => OK,
         _ => OVER_LIMIT,
     };
-    // An uncompressed gRPC frame of two bytes, which encode field 1 as a varint.
+    // An uncompressed gRPC frame whose message has two bytes: field 1 as a varint.
     let frame = [0, 0, 0, 0, 2, 0x08, code];
     grpc(Bytes::copy_from_slice(&frame), DONE)
 }
@@ -134,8 +135,8 @@ fn grpc(frame: Bytes, status: &'static str) -> Answer {
     answer
 }
 
-/// Parses the gRPC frame of a `RateLimitRequest`. Returns the domain, and a key that requests one unit. Rule and key
-/// are the first entry of the first descriptor.
+/// Parses the gRPC frame of a `RateLimitRequest`. Returns the domain, and a lease request for one unit of the key. The
+/// rule and the key are the name and the value of the first entry of the first descriptor.
 fn question(frame: &[u8]) -> Option<(String, LeaseKey)> {
     let (_, message) = frame.split_at_checked(5)?;
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
@@ -151,7 +152,7 @@ fn question(frame: &[u8]) -> Option<(String, LeaseKey)> {
     Some((domain, key))
 }
 
-/// Returns the first length-delimited field of a protobuf message with this field number.
+/// Returns the contents of the first length-delimited field with number `wanted` in a protobuf message.
 fn field(mut message: &[u8], wanted: u64) -> Option<&[u8]> {
     loop {
         let tag = varint(&mut message)?;
@@ -170,7 +171,7 @@ fn field(mut message: &[u8], wanted: u64) -> Option<&[u8]> {
     }
 }
 
-/// Reads a varint and removes it from `bytes`.
+/// Reads a varint from the beginning of `bytes` and advances `bytes` past it.
 fn varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {

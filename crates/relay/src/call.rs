@@ -1,4 +1,5 @@
-//! Handles one call of an Envoy. One script per key and one script for the fleet's record run concurrently.
+//! Handles a call from an Envoy. It runs one script per key and one script for the fleet's shared record, all
+//! concurrently.
 
 use std::collections::HashSet;
 
@@ -14,7 +15,7 @@ use crate::engine::{Engine, Which};
 use crate::metrics::Metrics;
 use crate::script;
 
-/// Answers a call. Keys whose script has not replied at the deadline get [`LeaseError::Timeout`].
+/// Answers a call. A key whose script has not replied by the deadline gets [`LeaseError::Timeout`].
 pub async fn answer(
     engine: &Engine,
     metrics: &Metrics,
@@ -23,7 +24,7 @@ pub async fn answer(
 ) -> LeaseAnswer {
     let mut seen = HashSet::new();
     let leases = request.keys.iter().map(|key| {
-        // A repeated key gets no second lease, because the Envoy expects one grant per key.
+        // A duplicate key does not get a second lease, because the Envoy expects one grant per key.
         let is_first = seen.insert((key.rule.as_str(), key.key.as_str()));
         (key, is_first)
     });
@@ -82,7 +83,7 @@ fn count(metrics: &Metrics, key: &LeaseKey, answer: &Result<Lease, LeaseError>) 
     outcome.inc();
 }
 
-/// Runs `fleet.lua` and returns the answer without its keys.
+/// Runs `fleet.lua` and returns an answer in which the keys are not filled in yet.
 async fn record(
     engine: &Engine,
     metrics: &Metrics,
@@ -135,7 +136,7 @@ fn reject(change: &Change, why: &str) -> RejectedChange {
     }
 }
 
-/// Separates the changes whose name or size is out of bounds from the others.
+/// Splits the changes into accepted changes and changes whose name or size is out of bounds.
 fn sort(request: &LeaseRequest) -> (Vec<&Change>, Vec<RejectedChange>) {
     let (mut accepted, mut rejected) = (Vec::new(), Vec::new());
     for change in &request.changes {
@@ -154,7 +155,7 @@ fn sort(request: &LeaseRequest) -> (Vec<&Change>, Vec<RejectedChange>) {
     (accepted, rejected)
 }
 
-/// Parses the reply of `fleet.lua` into an answer, and one verdict per change (empty if accepted).
+/// Parses the reply of `fleet.lua`. Returns an answer, and one verdict per change (empty if the change was accepted).
 fn read(reply: &Value) -> Option<(LeaseAnswer, Vec<String>)> {
     let Value::Array(parts) = reply else {
         return None;
@@ -188,7 +189,7 @@ fn read(reply: &Value) -> Option<(LeaseAnswer, Vec<String>)> {
     Some((answer, verdicts.iter().filter_map(text).collect()))
 }
 
-/// Parses a number. Scripts return large numbers as text.
+/// Parses a number in a reply. Scripts return large numbers as strings.
 fn number(value: &Value) -> Option<u64> {
     match value {
         Value::Int(number) => u64::try_from(*number).ok(),

@@ -1,8 +1,8 @@
-//! Limits of connections: their number, their number per address, and their idle time.
+//! Limits the number of connections, the number of connections per address, and the idle time of connections.
 //!
 //! A caller is a *stranger* until it has sent a valid token or a client certificate. Strangers have a short idle
-//! timeout, and the strangers of one address cannot use all connections. When a limit is reached, a small reserve
-//! of connections still serves one request each.
+//! timeout, and strangers from one address cannot occupy all connections. When a limit is reached, the relay still
+//! accepts a small number of *reserve* connections, which serve one request each.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,21 +15,21 @@ use tokio::time::{Instant, sleep_until};
 use crate::log::{Level, Log};
 use crate::metrics::Metrics;
 
-/// Timeout of the head of the first request.
+/// Timeout for the head of the first request.
 const FIRST: Duration = Duration::from_secs(5);
-/// Idle timeout of a stranger between two requests.
+/// Idle timeout between two requests of a stranger.
 const STRANGER: Duration = Duration::from_secs(30);
-/// Idle timeout of an authenticated caller between two requests.
+/// Idle timeout between two requests of an authenticated caller.
 const KNOWN: Duration = Duration::from_mins(10);
-/// Number of reserve connections, which serve one request each. Through them, an Envoy that gets no regular
-/// connection can still report its debts now and then.
+/// Maximum number of reserve connections, which serve one request each. Reserve connections let an Envoy that cannot
+/// get a regular connection report its debts from time to time.
 const RESERVE: usize = 64;
-/// Number of reserve connections that accept lease calls. The others serve only `/healthz` and `/metrics`.
+/// Maximum number of reserve connections that accept lease calls. The others serve only `/healthz` and `/metrics`.
 const RESERVE_FOR_CALLS: usize = 32;
-/// Number of reserve connections for the strangers of one address.
+/// Maximum number of reserve connections for strangers from one address.
 const RESERVE_OF_PEER: usize = 8;
 
-/// Counts of all connections, and their limits.
+/// Connection counts and limits.
 #[derive(Debug)]
 pub(crate) struct Connections {
     most: usize,
@@ -44,16 +44,16 @@ struct Counts {
     open: usize,
     reserve: usize,
     strangers: BTreeMap<IpAddr, usize>,
-    /// True if the warning was logged that few connections are left.
+    /// True if the relay has logged a warning that few connections are left.
     is_warned: bool,
 }
 
-/// An admitted connection. Dropping the seat releases it.
+/// The slot of an admitted connection. Dropping the value frees the slot.
 #[derive(Debug)]
 pub struct Seat {
     all: Arc<Connections>,
     peer: IpAddr,
-    /// True if the connection is one of [`RESERVE`].
+    /// True for a reserve connection.
     is_reserve: bool,
     may_call: bool,
     activity: Mutex<Activity>,
@@ -68,7 +68,7 @@ struct Activity {
 }
 
 impl Connections {
-    /// Returns limits of `most` connections in total, and of `of_peer` stranger connections per address.
+    /// Creates limits of `most` connections in total and `of_peer` connections of strangers per address.
     pub(crate) fn new(most: usize, of_peer: usize, metrics: Arc<Metrics>, log: Log) -> Arc<Self> {
         metrics.connections_max.set(number(most));
         Arc::new(Self {
@@ -80,7 +80,7 @@ impl Connections {
         })
     }
 
-    /// Admits a connection from this address. Returns `None` if the reserve is used up, too.
+    /// Admits a connection from this address. Returns `None` if no reserve connections are left either.
     pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Seat> {
         let peer = network(address);
         let mut counts = self.counts();
@@ -117,12 +117,13 @@ impl Connections {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Publishes the number of connections. Logs a warning, once, when 80 % of the connections are open.
+    /// Updates the metric for the number of connections. Logs a warning when 80 % of the connections are in use.
     fn note(&self, mut counts: MutexGuard<'_, Counts>) {
         let (open, most) = (counts.open, self.most);
         let is_near = open.saturating_mul(5) >= most.saturating_mul(4);
         let warns = is_near && !counts.is_warned;
-        // The warning is armed again only below 60 %, because the number may move up and down around 80 %.
+        // The warning can be logged again only after the number has dropped below 60 %. Otherwise a number that
+        // fluctuates around 80 % would repeat the warning.
         counts.is_warned =
             is_near || (counts.is_warned && open.saturating_mul(5) >= most.saturating_mul(3));
         drop(counts);
@@ -151,12 +152,12 @@ impl Seat {
         self.is_reserve
     }
 
-    /// Returns false if this connection serves only `/healthz` and `/metrics`.
+    /// Returns true if this connection accepts lease calls. Other connections serve only `/healthz` and `/metrics`.
     pub(crate) const fn may_call(&self) -> bool {
         self.may_call
     }
 
-    /// Marks the caller as authenticated, by a token or a client certificate.
+    /// Marks the caller as authenticated by a token or a client certificate.
     pub(crate) fn mark_known(&self) {
         let was = {
             let mut activity = self.activity();
@@ -167,7 +168,7 @@ impl Seat {
         }
     }
 
-    /// Counts a request as running until the guard is dropped.
+    /// Marks a request as in flight until the returned guard is dropped.
     pub(crate) fn begin(&self) -> Running<'_> {
         let mut activity = self.activity();
         activity.requests = activity.requests.saturating_add(1);
@@ -175,7 +176,7 @@ impl Seat {
         Running(self)
     }
 
-    /// Waits until the idle timeout of the connection has expired.
+    /// Waits until the connection's idle timeout expires.
     pub(crate) async fn silence(&self) {
         loop {
             let until = self.activity().until(self.is_reserve, Instant::now());
@@ -193,10 +194,10 @@ impl Seat {
 }
 
 impl Activity {
-    /// Returns the instant at which the connection is closed if no request arrives before.
+    /// Returns the time at which the connection is closed unless a request arrives earlier.
     fn until(&self, is_reserve: bool, now: Instant) -> Instant {
         let (from, time) = match self {
-            // A running request has its own timeouts, so the idle timeout restarts.
+            // A request in flight has its own timeouts, so the connection is not idle.
             Self { running: 1.., .. } => (now, FIRST),
             Self { requests: 0, .. } => (self.since, FIRST),
             _ if is_reserve => (self.since, FIRST),
@@ -223,7 +224,7 @@ impl Drop for Seat {
     }
 }
 
-/// Guard of a running request.
+/// Guard of a request in flight.
 #[derive(Debug)]
 pub(crate) struct Running<'a>(&'a Seat);
 
@@ -235,8 +236,8 @@ impl Drop for Running<'_> {
     }
 }
 
-/// Returns the address that connections are counted by. For IPv6 that is the /64, because a host can use any
-/// address in its /64.
+/// Returns the address under which a client's connections are counted. For IPv6, this is the /64, because a host can
+/// use any address in its /64.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),

@@ -24,9 +24,9 @@ pub use connect::Target;
 use node::{Failure, Node};
 use script::Script;
 
-/// Timeout of a health check and of a connection attempt. A server that takes longer counts as hung.
+/// Timeout of health checks and connection attempts. A server that takes longer is considered hung.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Maximum number of cluster nodes that one call tries while a slot is migrated.
+/// Maximum number of cluster nodes that a call tries while a slot is being migrated.
 const NODES: usize = 3;
 
 /// Redirection to another node of a cluster (`MOVED` or `ASK`).
@@ -36,7 +36,7 @@ struct Moved {
     asking: bool,
 }
 
-/// The script of a call.
+/// The script that a call runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
     /// [`LEASE`].
@@ -68,7 +68,7 @@ impl fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// Creates an engine without connections. [`Engine::keep`] opens them.
+    /// Creates a client without connections. [`Engine::keep`] opens them.
     pub fn new(target: Target, metrics: Arc<Metrics>, log: Log) -> Self {
         let servers = if target.is_cluster() {
             Servers::Cluster(Cluster::new(metrics, log))
@@ -83,7 +83,7 @@ impl Engine {
         }
     }
 
-    /// Returns true if the relay has a connection to a server of the engine.
+    /// Returns true if the relay is connected to at least one server of the engine.
     pub fn is_reached(&self) -> bool {
         match &self.servers {
             Servers::One(node) => node.is_reached(),
@@ -91,7 +91,8 @@ impl Engine {
         }
     }
 
-    /// Returns the number of servers that hold keys, and how many of these have no connection.
+    /// Returns the number of servers that hold keys, and the number of these servers without a
+    /// connection.
     pub fn nodes(&self) -> (usize, usize) {
         match &self.servers {
             Servers::One(node) => (1, usize::from(!node.is_reached())),

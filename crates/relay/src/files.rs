@@ -1,4 +1,4 @@
-//! Reads the files that options name.
+//! Reads files that are specified in options.
 
 use std::fs;
 use std::path::Path;

@@ -1,7 +1,8 @@
 //! Structured logs on standard error, one JSON object per line. No line contains the key of a request.
 //!
-//! `tracing-subscriber` would not replace this module. Its lines have another time format, other level names and no
-//! `null`, so they would still need a formatter here. They would also need a filter, because h2 logs parts of requests.
+//! `tracing-subscriber` could not replace this module. Its log lines have a different time format, different level
+//! names and no `null` values, so a custom formatter would still be needed here. A filter would be needed as well,
+//! because h2 logs parts of requests.
 
 use std::io::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -33,7 +34,7 @@ impl Level {
     }
 }
 
-/// Writes log lines up to a maximum level.
+/// A log that writes lines up to a maximum level.
 #[derive(Clone, Copy, Debug)]
 pub struct Log {
     most: Level,
@@ -64,12 +65,12 @@ impl Log {
         }
         let mut text = Value::Object(line).to_string();
         text.push('\n');
-        // If standard error is closed, nothing can report that.
+        // If standard error is closed, there is no way to report the error.
         drop(std::io::stderr().lock().write_all(text.as_bytes()));
     }
 }
 
-/// Returns the milliseconds since the Unix epoch, or 0 if the clock is before it.
+/// Returns the milliseconds since the Unix epoch, or 0 if the clock is set to an earlier time.
 #[expect(
     clippy::disallowed_methods,
     reason = "this is the clock module of the crate"

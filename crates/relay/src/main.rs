@@ -1,4 +1,4 @@
-//! The `loudou-relay` program. The library does the work.
+//! The `loudou-relay` program. The library contains the implementation.
 #![forbid(unsafe_code)]
 
 use std::io::Write as _;
@@ -8,7 +8,7 @@ use clap::Parser as _;
 use loudou_relay::options::Options;
 use loudou_relay::server;
 
-/// Environment variable with the token.
+/// Name of the environment variable for the token.
 const TOKEN: &str = "LOUDOU_RELAY_TOKEN";
 
 fn main() -> ExitCode {
@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     match run(options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // An error cannot be reported if standard error is closed.
+            // If standard error is closed, there is no way to report the error.
             drop(writeln!(std::io::stderr(), "error: {error}"));
             ExitCode::FAILURE
         }
@@ -25,8 +25,8 @@ fn main() -> ExitCode {
 }
 
 fn run(options: Options) -> Result<(), String> {
-    // The Redis client and the TLS server use the crypto provider of the process. Without an installed provider,
-    // rustls chooses by crate features, and panics as soon as another crate enables a second provider.
+    // The Redis client and the TLS server use the process-wide crypto provider. If none is installed, rustls selects a
+    // provider by crate features, and panics if another crate enables a second provider.
     let provider = rustls::crypto::ring::default_provider();
     if provider.install_default().is_err() {
         return Err("a rustls crypto provider is already installed".to_owned());

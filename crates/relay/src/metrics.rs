@@ -1,4 +1,4 @@
-//! Metrics, which `GET /metrics` returns in the text format of Prometheus. No label contains the key of a request.
+//! Metrics, which `GET /metrics` returns in the Prometheus text format. No label contains the key of a request.
 
 use std::sync::atomic::AtomicU64;
 
@@ -79,7 +79,7 @@ metrics! {
 }
 
 impl Metrics {
-    /// Sets the gauges of the engine.
+    /// Updates the gauges that describe the engine.
     pub fn note_engine(&self, engine: &Engine) {
         let (nodes, lost) = engine.nodes();
         let number = |count| u64::try_from(count).unwrap_or(u64::MAX);
@@ -88,7 +88,7 @@ impl Metrics {
         self.engine_nodes_lost.set(number(lost));
     }
 
-    /// Returns all metrics in the text format of Prometheus.
+    /// Returns all metrics in the Prometheus text format.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let written = prometheus_text::encode(&mut text, &self.registry);

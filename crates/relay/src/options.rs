@@ -53,7 +53,8 @@ pub struct Options {
     /// `LOUDOU_RELAY_TOKEN` can contain the token instead
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// The token from the environment. No option sets it, because other users of the machine can read options
+    /// The token from the environment. There is no option for the token itself, because other users of the machine can
+    /// read the command line
     #[arg(skip)]
     pub token: Option<String>,
     /// File with the relay's server certificate (PEM). Envoys must then connect with TLS

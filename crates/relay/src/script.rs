@@ -1,7 +1,8 @@
-//! The Lua scripts, the names of their keys, and their arguments.
+//! The Lua scripts, with the key names and arguments to call them with.
 //!
-//! A lease script receives only numbers and an escaped key. Every byte of a key other than a letter, a digit or one
-//! of `-._~` is escaped, so a request cannot end a key early, choose its slot (`{}`), or address another key.
+//! The lease script receives only numbers and an escaped key name. Every byte of a key except for letters, digits and
+//! `-._~` is escaped. A request therefore cannot end the key name early, choose its slot (`{}`), or address another
+//! key.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
@@ -11,23 +12,23 @@ use loudou_api::{
 };
 use serde_json::json;
 
-/// Script that leases the units of one key.
+/// Script that leases units of one key.
 pub const LEASE: &str = include_str!("lease.lua");
-/// Script that stores the callers and changes of a fleet.
+/// Script that maintains the record of a fleet's members and changes.
 pub const FLEET: &str = include_str!("fleet.lua");
-/// Milliseconds after its last call for which an instance counts as a member of the fleet.
+/// An instance counts as a member of the fleet for this many milliseconds after its last call.
 pub const RECENT_MS: u64 = 10_000;
 
-/// Keys and arguments of a script.
+/// Keys and arguments of a script call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Call {
-    /// Keys, all in the same slot.
+    /// Names of the keys, all in the same slot.
     pub keys: Vec<String>,
     /// Arguments after the keys.
     pub arguments: Vec<String>,
 }
 
-/// Builds the call of [`LEASE`] for a key.
+/// Builds a call of [`LEASE`] for a key.
 pub fn lease(namespace: &str, key: &LeaseKey) -> Call {
     let mut name = String::from("loudou:lease");
     for part in [namespace, &key.rule, &key.key] {
@@ -44,7 +45,7 @@ pub fn lease(namespace: &str, key: &LeaseKey) -> Call {
     }
 }
 
-/// Converts a limit to the arguments of [`LEASE`]: kind, capacity, num, den, amount.
+/// Converts a limit to arguments of [`LEASE`]: kind, capacity, num, den and amount.
 fn numbers(limit: LeaseLimit) -> [u64; 5] {
     match limit {
         LeaseLimit::Leak {
@@ -83,7 +84,7 @@ fn reduced(num: u64, den: u64) -> (u64, u64) {
     (over(num), over(den))
 }
 
-/// Builds the call of [`FLEET`] for a request. `accepted` are the changes that are within the bounds.
+/// Builds a call of [`FLEET`] for a request. `accepted` contains the changes that are within the bounds.
 pub fn fleet(request: &LeaseRequest, accepted: &[&Change]) -> Call {
     let mut tag = String::new();
     escape(&mut tag, &request.namespace);
@@ -117,8 +118,8 @@ pub fn fleet(request: &LeaseRequest, accepted: &[&Change]) -> Call {
     }
 }
 
-/// Returns the JSON of a change as the engine stores it. Generation and times are absent, because the engine
-/// assigns the generation and stores the times separately.
+/// Returns the JSON that the engine stores for a change. It does not contain the generation, which the engine assigns,
+/// or the times, which the engine stores separately.
 pub(crate) fn stored(change: &Change, instance: &str) -> String {
     let maker = match change.instance.as_str() {
         "" => instance,
@@ -132,7 +133,7 @@ pub(crate) fn stored(change: &Change, instance: &str) -> String {
     .to_string()
 }
 
-/// Appends a text. Every byte other than a letter, a digit or one of `-._~` is written as `%XX`.
+/// Appends `text` to a key name. Every byte except for letters, digits and `-._~` is written as `%XX`.
 fn escape(to: &mut String, text: &str) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

@@ -27,13 +27,13 @@ use crate::options::Options;
 use crate::service::{Service, VERSION};
 use crate::tls;
 
-/// Timeout of a TLS handshake.
+/// Timeout of the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Interval between HTTP/2 pings, and the timeout of a ping.
 const PING: Duration = Duration::from_secs(10);
-/// Number of open files that the process needs in addition to connections.
+/// Number of file descriptors that the process needs in addition to connections.
 const OTHER_FILES: u64 = 128;
-/// Maximum number of concurrent streams in an HTTP/2 connection.
+/// Maximum number of concurrent streams per HTTP/2 connection.
 const STREAMS: u32 = 1_024;
 
 /// Serves calls until SIGTERM or SIGINT. Returns an error if an option is invalid or the port cannot be opened.
@@ -124,7 +124,7 @@ impl Server {
                 accepted = self.listener.accept() => match accepted {
                     Ok(accepted) => accepted,
                     Err(error) => {
-                        // The usual cause is too many open files. Some of them close during the pause.
+                        // The usual cause is too many open files. Some of them may be closed during the pause.
                         let fields = json!({ "error": error.to_string() });
                         log.write(Level::Warn, "cannot accept a connection", fields);
                         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -140,7 +140,7 @@ impl Server {
             let watcher = graceful.watcher();
             let shows_certificate = options.client_ca.is_some();
             tokio::spawn(async move {
-                // Nagle's algorithm could delay the answer until the client acknowledges earlier data.
+                // Disable Nagle's algorithm, which could delay the answer until the client acknowledges earlier data.
                 drop(stream.set_nodelay(true));
                 let seat = Arc::new(seat);
                 let Some(acceptor) = acceptor else {
@@ -165,8 +165,7 @@ impl Server {
         log.write(Level::Info, "stopped", json!({ "drained": drained }));
     }
 
-    /// Returns the connection limits from the options, reduced to the number of files that the
-    /// system allows.
+    /// Returns the connection limits from the options, reduced if the system does not allow enough open files.
     fn connections(&self, options: &Options) -> Arc<Connections> {
         let asked = u64::from(options.max_connections);
         let most = within_files(asked, raise_file_limit());
@@ -186,7 +185,7 @@ impl Server {
     }
 }
 
-/// Raises the soft limit of open files to the hard limit. Returns the limit, or `None` if there is no limit.
+/// Raises the soft limit on open files to the hard limit. Returns the limit, or `None` if there is no limit.
 fn raise_file_limit() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current == limit.maximum {
@@ -202,7 +201,7 @@ fn raise_file_limit() -> Option<u64> {
     }
 }
 
-/// Returns `asked`, or the number of connections that the limit of open files permits, but at least 1.
+/// Returns `asked`, reduced to the number of connections that the limit on open files permits, but at least 1.
 fn within_files(asked: u64, files: Option<u64>) -> u64 {
     let most = files.map_or(asked, |files| files.saturating_sub(OTHER_FILES));
     asked.min(most).max(1)
@@ -227,7 +226,7 @@ async fn handshake(
     }
 }
 
-/// Serves HTTP/1 or HTTP/2, as the client's first bytes select.
+/// Serves HTTP/1 or HTTP/2, depending on the first bytes that the client sends.
 async fn requests<S>(stream: S, service: &Arc<Service>, seat: &Arc<Seat>, watcher: Watcher)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -247,13 +246,14 @@ where
     });
     let connection = builder.serve_connection(TokioIo::new(stream), answer);
     tokio::select! {
-        // An error means that the client closed or broke the connection, so there is nothing to do.
+        // An error means only that the client has closed or broken the connection.
         ended = watcher.watch(connection) => drop(ended),
         () = seat.silence() => {}
     }
 }
 
-/// Sends a 503 for HTTP/1 clients and closes the connection. An HTTP/2 client sees only the close.
+/// Sends an HTTP/1 response with status 503 and closes the connection. For an HTTP/2 client, the connection just
+/// closes.
 async fn refuse(mut stream: TcpStream) {
     let answer = format!(
         "HTTP/1.1 503 Service Unavailable\r\nx-loudou-relay: {VERSION}\r\nretry-after: 1\r\n\

@@ -1,4 +1,4 @@
-//! The HTTP service: routes, token check, limits of a call, and responses.
+//! The HTTP service: routing, token check, limits on calls, and responses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub type Answer = Response<Full<Bytes>>;
 
 /// Version of the relay, sent in every response.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Timeout of reading the body of a call.
+/// Timeout for reading the body of a call.
 const BODY_TIME: Duration = Duration::from_secs(5);
 /// Header in which Envoy sends its request timeout, in milliseconds.
 const PATIENCE_HEADER: &str = "x-envoy-expected-rq-timeout-ms";
@@ -48,13 +48,13 @@ pub struct Service {
     pub metrics: Arc<Metrics>,
     /// The log.
     pub log: Log,
-    /// Token that lease calls must send; `None` admits every caller.
+    /// Token that lease calls must send. `None` accepts every caller.
     pub token: Option<String>,
     /// Maximum time that a call waits for the engine. The default is half of the caller's timeout.
     pub timeout: Option<Duration>,
     /// Maximum number of concurrent calls.
     pub max_calls: usize,
-    /// Permits for calls, `max_calls` in total.
+    /// Permits for concurrent calls, `max_calls` in total.
     pub calls: Semaphore,
 }
 
@@ -62,7 +62,7 @@ pub struct Service {
 type Refusal = (StatusCode, String);
 
 impl Service {
-    /// Answers a request. On a reserve connection, the response has `connection: close`.
+    /// Answers a request. On a reserve connection, the response contains `connection: close`.
     pub async fn respond(&self, request: Request<Incoming>, seat: &Seat) -> Answer {
         let _running = seat.begin();
         let mut answer = self.route(request, seat).await;
@@ -144,8 +144,8 @@ impl Service {
         counter.inc();
     }
 
-    /// Runs a call and returns the body of the answer. The body of the request is read only if the token is valid
-    /// and a permit is free.
+    /// Handles a call and returns the body of the answer. The request body is read only if the token is valid and a
+    /// permit is available.
     async fn answer(
         &self,
         request: Request<Incoming>,
@@ -185,7 +185,8 @@ impl Service {
             .get(AUTHORIZATION)
             .map(HeaderValue::as_bytes);
         let sent = sent.and_then(|value| value.strip_prefix(b"Bearer "));
-        // The comparison takes constant time for equal lengths. If the lengths differ, its time reveals only that.
+        // If the lengths are equal, the comparison takes constant time. If the lengths differ, the time reveals only
+        // this fact.
         if sent.is_some_and(|sent| sent.ct_eq(token.as_bytes()).into()) {
             return Ok(());
         }
@@ -195,10 +196,11 @@ impl Service {
     }
 }
 
-/// Returns the time that a call waits for the engine: half of the caller's timeout, or `most` if that is shorter.
+/// Returns the maximum time that a call waits for the engine: half of the caller's timeout, or `most` if `most` is
+/// shorter.
 ///
-/// If an answer arrives after the caller's timeout, all units that it grants are lost. So the other half of the
-/// timeout is reserved for the network and for a busy machine.
+/// If the answer arrives after the caller's timeout, all units that it grants are lost. The other half of the timeout
+/// is therefore reserved for network delays and busy machines.
 fn timeout_of(headers: &HeaderMap, most: Option<Duration>) -> Duration {
     let told = headers.get(PATIENCE_HEADER);
     let told = told.and_then(|value| value.to_str().ok()?.parse::<u64>().ok());

@@ -1,6 +1,8 @@
-//! Text for people: rules and answers as sentences, numbers and times, and escaped text from clients.
+//! Human-readable text: describes rules and API answers in sentences, formats numbers and times, and escapes text from
+//! clients.
 //!
-//! The command line, the screen and `loudou check` call the functions of this crate, so all three use equal words.
+//! The command line, the terminal app and `loudou check` call the functions of this crate, so all three use the same
+//! wording.
 #![forbid(unsafe_code)]
 
 pub mod limit_edit;

@@ -1,4 +1,4 @@
-//! Converts typed texts to fields of limits in rule files, by the table of fields in `loudou-rules`.
+//! Converts user input to fields of limits in rule files, according to the field table in `loudou-rules`.
 
 use loudou_limiter::{Carry, Decimal, Later, Nanos, Rate};
 use loudou_rules::config::{Field, Form, Problem, limit_fields, parse_limits};
@@ -6,24 +6,24 @@ use serde_json::{Map, Value, json};
 
 use crate::text::{escape, humanise};
 
-/// Values of a Boolean field, as typed.
+/// Input values of a Boolean field.
 pub const BOOLEANS: [&str; 2] = ["false", "true"];
 
-/// Returns the field `name` of an algorithm's limits.
+/// Returns the definition of the field `name` in limits with this algorithm.
 pub fn field(algorithm: &str, name: &str) -> Option<&'static Field> {
     limit_fields(algorithm).iter().find(|f| f.name == name)
 }
 
-/// Formats a value as an operator would type it.
+/// Formats a value as a user would type it.
 pub fn text(value: &Value) -> String {
     let text = value.as_str().map(str::to_owned);
     text.unwrap_or_else(|| value.to_string())
 }
 
-/// Converts a typed text to a value. A text that does not fit the form becomes a string, so that the reader of rules
-/// reports the problem.
+/// Converts user input to a JSON value. Invalid input becomes a JSON string, so that the rule parser reports the
+/// problem.
 ///
-/// A text that begins with `{` is JSON, for numbers that come with each request.
+/// Input that begins with `{` is parsed as JSON, because limits can read a number from each request's metadata.
 pub fn value(form: Form, typed: &str) -> Value {
     let object = typed.starts_with('{').then(|| serde_json::from_str(typed));
     if let Some(Ok(object)) = object {
@@ -41,7 +41,7 @@ pub fn value(form: Form, typed: &str) -> Value {
     value.unwrap_or_else(|| Value::from(typed))
 }
 
-/// Returns true if two typed texts of a field have the same meaning. An empty text means the default.
+/// Returns true if two inputs for a field have the same meaning. Empty input means the default value.
 pub fn same(field: &Field, one: &str, two: &str) -> bool {
     let full = |text| match field.default {
         Some(default) if str::is_empty(text) => default,
@@ -62,7 +62,7 @@ pub fn same(field: &Field, one: &str, two: &str) -> bool {
     }
 }
 
-/// Returns a line for each limit whose used-up buckets are full again later after the edit than before.
+/// Returns a line for each limit for which the edit delays the time at which a fully used bucket is full again.
 pub fn full_later(before: &Value, after: &Value, carry: Carry) -> Vec<String> {
     let limits = |rule: &Value| parse_limits(rule.get("limits")?).ok();
     let (Some(before), Some(after)) = (limits(before), limits(after)) else {
@@ -77,7 +77,7 @@ pub fn full_later(before: &Value, after: &Value, carry: Carry) -> Vec<String> {
     later.map(line).collect()
 }
 
-/// Sets a field of a limit to a typed text. An empty text restores the default.
+/// Sets a field of a limit from user input. Empty input restores the default.
 pub fn put(limit: &mut Map<String, Value>, field: &Field, typed: &str) {
     if typed.is_empty() && field.default.is_some() {
         limit.shift_remove(field.name);
@@ -86,8 +86,8 @@ pub fn put(limit: &mut Map<String, Value>, field: &Field, typed: &str) {
     }
 }
 
-/// Restores the default of fields that are not in `set` and have become invalid through the fields in `set`. For
-/// example, a bucket cannot start with more units than its new capacity.
+/// If setting the fields in `set` has made other fields invalid, restores the defaults of these other fields. For
+/// example, `initial` is invalid if it exceeds the new capacity.
 pub fn settle(limit: &mut Map<String, Value>, set: &[&str]) {
     let algorithm = limit.get("algorithm").and_then(Value::as_str);
     let table = limit_fields(algorithm.unwrap_or_default());

@@ -1,4 +1,4 @@
-//! Describes rules in sentences with the exact numbers of the rule.
+//! Describes rules in sentences, with exact numbers.
 
 use key::{ambiguous, missing};
 use loudou_limiter::Penalty;
@@ -36,7 +36,7 @@ mod requests;
 pub mod short;
 mod upstream;
 
-/// Describes the limits of a rule in a sentence of one or more lines.
+/// Describes the limits of a rule in one sentence, which may have several lines.
 pub fn limits(rule: &Rule) -> Vec<String> {
     let group = group(rule);
     let phrases: Vec<(&str, String)> = rule
@@ -65,7 +65,7 @@ pub fn limits(rule: &Rule) -> Vec<String> {
     }
 }
 
-/// Describes all other settings of a rule that differ from their defaults, one sentence each.
+/// Describes the other settings of a rule that differ from the defaults, in one sentence each.
 pub fn notes(rule: &Rule) -> Vec<String> {
     let mut notes = Vec::new();
     match rule.mode {
@@ -103,7 +103,7 @@ pub fn notes(rule: &Rule) -> Vec<String> {
     notes
 }
 
-/// Describes `on_long_value`. Returns `None` if the rule has no regular expression.
+/// Describes `on_long_value`. Returns `None` if the rule has no regular expressions.
 fn long_values(rule: &Rule) -> Option<String> {
     let patterns = rule.matches.patterns();
     let longest = patterns
@@ -146,12 +146,12 @@ pub fn key_in_json(rule: &Value) -> String {
     words.join(" : ")
 }
 
-// Overrides and penalties in words.
+// Descriptions of overrides and penalties.
 
-/// Maximum number of overrides in the notes.
+/// Maximum number of overrides that are described.
 const TOLD: usize = 8;
 
-/// Describes the overrides of a rule, one sentence each.
+/// Describes the overrides of a rule, in one sentence each.
 fn overrides(rule: &Rule) -> Vec<String> {
     let mut lines: Vec<String> = rule
         .overrides
@@ -213,7 +213,7 @@ fn penalty(penalty: &Penalty) -> String {
     )
 }
 
-// Lists in words.
+// Lists.
 
 /// Joins items: `a, b and c`.
 fn list<T: AsRef<str>>(items: &[T], last: &str) -> String {

@@ -1,17 +1,18 @@
-//! Conversions between counts, fractions, cells of the screen and typed numbers. All conversions that round or
-//! saturate are in this module.
+//! Conversions between counts, fractions, terminal cells and user input. All conversions that round or saturate are in
+//! this module.
 
 use std::num::{IntErrorKind, ParseIntError};
 use std::str::FromStr;
 
 use loudou_limiter::Nanos;
 
-/// Converts to a 64-bit count.
+/// Converts a length to a 64-bit count, saturating.
 pub fn count(n: usize) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX)
 }
 
-/// Rounds down to a whole number. Negative numbers and NaN become 0, and larger numbers saturate.
+/// Converts a number to an integer, rounded down. Negative numbers and NaN become 0, and numbers that are too large
+/// saturate.
 #[expect(
     clippy::as_conversions,
     clippy::cast_possible_truncation,
@@ -22,7 +23,8 @@ pub const fn whole(x: f64) -> u64 {
     x as u64
 }
 
-/// Converts to a floating-point number. The result is exact up to 2^53, and precise enough for drawings above.
+/// Converts an integer to a floating-point number. The result is exact up to 2^53. Above, it is precise enough for
+/// drawing.
 #[expect(
     clippy::as_conversions,
     clippy::cast_precision_loss,
@@ -32,7 +34,7 @@ pub const fn float(n: u64) -> f64 {
     n as f64
 }
 
-/// Returns this fraction of `total` cells, rounded.
+/// Returns `fraction` of `total` cells, rounded to whole cells.
 pub fn share(fraction: f64, total: u16) -> u16 {
     let cells = fraction.clamp(0.0, 1.0) * f64::from(total);
     u16::try_from(whole(cells.round()))
@@ -45,7 +47,7 @@ pub fn cells(n: usize) -> u16 {
     u16::try_from(n).unwrap_or(u16::MAX)
 }
 
-/// Returns `part_ns / whole_ns`, clamped to 0 to 1. Returns 0 if `whole_ns` is 0.
+/// Returns `part_ns / whole_ns`, clamped to the range from 0 to 1. Returns 0 if `whole_ns` is 0.
 pub fn fraction(part_ns: u64, whole_ns: u64) -> f64 {
     if whole_ns == 0 {
         return 0.0;
@@ -53,12 +55,12 @@ pub fn fraction(part_ns: u64, whole_ns: u64) -> f64 {
     (float(part_ns) / float(whole_ns)).clamp(0.0, 1.0)
 }
 
-/// Rounds a remaining time up to whole seconds, because it becomes an option in a command line that people may type.
+/// Rounds a remaining time up to whole seconds, because it is used as an option in a command line that users may type.
 pub const fn whole_seconds(ns: u64) -> Nanos {
     Nanos::from_secs(Nanos::new(ns).secs_ceil())
 }
 
-/// Parses a typed whole number. The error describes the problem in words.
+/// Parses a whole number that a user has typed. Returns a description of the problem if the text is invalid.
 pub fn typed<N: FromStr<Err = ParseIntError>>(text: &str) -> Result<N, String> {
     text.parse().map_err(|error: ParseIntError| {
         let is_negative = text

@@ -1,7 +1,7 @@
 //! Escapes untrusted text for a terminal, and formats counts, sizes and dates.
 //!
-//! Clients choose keys, reasons and messages. Such a text must not move the cursor, change colours, or reorder or hide
-//! adjacent text, so [`escape`] is applied to it before it is printed.
+//! Keys, reasons and messages are chosen by clients. Untrusted text must not be able to move the cursor, change
+//! colours, or reorder or hide adjacent text. It is therefore escaped with [`escape`] before it is printed.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 pub use loudou_rules::humanise::humanise;
 
 /// Escapes all characters that a terminal might interpret: control characters, and Unicode characters that are
-/// invisible or change the direction of text.
+/// invisible or change the text direction.
 pub fn escape(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_unsafe) {
         return Cow::Borrowed(text);
@@ -27,8 +27,8 @@ pub fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Returns a text in the form in which the filter writes keys, with `%XX` for bytes that are not printable ASCII. A
-/// text that already has this form, such as a key from a list, is unchanged.
+/// Converts text to the form in which the filter writes keys: bytes other than printable ASCII characters are written
+/// as `%XX`. Text that already has this form, such as a key from a list, is not changed.
 pub fn as_key(text: &str) -> Cow<'_, str> {
     const UNPRINTABLE: &AsciiSet = &CONTROLS.add(b' ');
     utf8_percent_encode(text, UNPRINTABLE).into()
@@ -40,14 +40,14 @@ pub fn counted(n: u64, noun: &str) -> String {
     format!("{n} {noun}{plural}")
 }
 
-/// Returns the suffix of an error that suggests a similar name, or an empty string without a similar name.
+/// Returns a suffix for an error message that suggests the similar name `near`, or an empty string if there is none.
 pub fn meant(near: Option<impl AsRef<str>>) -> String {
     near.map_or_else(String::new, |near| {
         format!("; did you mean `{}`?", escape(near.as_ref()))
     })
 }
 
-/// Truncates `text` to `most` characters. A truncated text ends with `…`.
+/// Truncates `text` to at most `most` characters. A truncated text ends with `…`.
 pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     match text.char_indices().nth(most) {
         None => Cow::Borrowed(text),
@@ -55,7 +55,7 @@ pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     }
 }
 
-/// Returns true if a terminal might interpret `c` or show nothing for it.
+/// Returns true if a terminal might interpret `c`, or if `c` might be invisible.
 pub fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -73,8 +73,8 @@ pub fn is_unsafe(c: char) -> bool {
         )
 }
 
-/// Escapes the unsafe characters in JSON text as `\uXXXX`. JSON writers escape only control characters below 32. The
-/// other unsafe characters can occur only inside strings, so they can be escaped in place.
+/// Escapes unsafe characters in JSON text as `\uXXXX`. JSON serializers escape only control characters below 32. Other
+/// unsafe characters can occur only inside JSON strings, so they can be escaped in place.
 pub fn json_safe(text: String) -> String {
     if text.chars().all(|c| c == '\n' || !is_unsafe(c)) {
         return text;
@@ -106,7 +106,7 @@ pub fn bytes(bytes: u64) -> String {
     }
 }
 
-/// Formats a time in milliseconds since the Unix epoch, in UTC: `2026-11-21 14:03:07Z`. A time after the year 9999 is
+/// Formats a time in milliseconds since the Unix epoch, in UTC: `2026-11-21 14:03:07Z`. Times after the year 9999 are
 /// shown as the end of that year.
 pub fn date(unix_ms: u64) -> String {
     let ms = i64::try_from(unix_ms).unwrap_or(i64::MAX);

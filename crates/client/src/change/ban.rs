@@ -10,7 +10,7 @@ use crate::{ActRequest, Client, ClientError};
 use loudou_words::meaning::banned;
 use loudou_words::text::humanise;
 
-/// Ban duration that the screen suggests.
+/// Default ban duration in the form.
 pub const USUAL: Nanos = Nanos::from_secs(600);
 
 /// A ban or an unban of a key.
@@ -18,24 +18,24 @@ pub const USUAL: Nanos = Nanos::from_secs(600);
 pub struct Ban {
     /// The name of the rule.
     pub rule: String,
-    /// The key, in the form of the bucket list.
+    /// The key, written as in the bucket list.
     pub key: String,
-    /// New state of the ban.
+    /// State of the key after the change.
     pub to: BanTo,
-    /// True if an earlier ban with a later end is replaced, too.
+    /// True if the ban also replaces an earlier ban that would end later.
     pub replaces: bool,
-    /// `ETag` of the ban on which this was decided, if known.
+    /// `ETag` of the ban that the operator saw when deciding, if known.
     pub if_match: Option<String>,
-    /// Reason for the events. May be empty.
+    /// Reason, recorded in the events of this change. May be empty.
     pub reason: String,
 }
 
-/// New state of the key.
+/// State of a key after a ban or unban.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BanTo {
-    /// Banned for a time, or until an operator unbans it.
+    /// Banned for this duration, or until an operator unbans the key.
     Banned(Option<Nanos>),
-    /// Not banned. The value is the origin of the earlier ban, if known.
+    /// Not banned. Contains the origin of the lifted ban, if known.
     Free(Option<BanBy>),
 }
 
@@ -131,7 +131,7 @@ impl Ban {
     }
 }
 
-/// Returns for example `is already banned by an operator for 59m more`.
+/// Describes an existing ban, for example `is already banned by an operator for 59m more`.
 fn already_banned(answer: &BanAnswer) -> String {
     let ban = answer.bucket.as_ref().and_then(|bucket| bucket.ban);
     let ban = ban.map_or_else(
@@ -165,7 +165,7 @@ fn lifted(name: &str, answer: &BanAnswer) -> String {
     }
 }
 
-/// Returns the unban of the bucket's key, if it has a ban that can be lifted.
+/// Returns an unban of the bucket's key if the key has a ban that can be lifted.
 pub(super) fn lift(place: &KeyPlace) -> Option<Ban> {
     let ban = place.bucket.as_ref()?.ban?;
     (ban.by != BanBy::Override).then(|| Ban {
@@ -178,7 +178,7 @@ pub(super) fn lift(place: &KeyPlace) -> Option<Ban> {
     })
 }
 
-/// Returns the form of a ban.
+/// Returns the fields of the form for a ban.
 pub(super) fn fields() -> Vec<Asked> {
     vec![
         Asked::time(Prompt::Lasts, &USUAL.to_string()),
@@ -186,7 +186,7 @@ pub(super) fn fields() -> Vec<Asked> {
     ]
 }
 
-/// Returns the ban that the form describes.
+/// Creates the ban from the values in the form.
 pub(super) fn of_form(place: &KeyPlace, typed: &Typed) -> Ban {
     Ban {
         rule: place.rule.clone(),

@@ -1,5 +1,5 @@
-//! Bans and unbans of one key in all rules. The bans of the rules are sent one after the other,
-//! with a result for each.
+//! Bans and unbans of one key in all rules. The client sends one request per rule, one after the
+//! other, and collects a result for each.
 
 use loudou_api::{BanAnswer, RuleView};
 use loudou_rules::config::parse_rule;
@@ -13,25 +13,27 @@ use crate::{Client, ClientError};
 use loudou_words::num::count;
 use loudou_words::text::{counted, escape, humanise};
 
-/// The maximum number of rules that a question names.
+/// Maximum number of rules that a message lists by name.
 const MAX_NAMED: usize = 8;
 
 /// A ban or an unban of a key in several rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BanAll {
-    /// The ban as decided, with an empty rule.
+    /// The ban that the operator requested, with an empty rule name.
     pub of: Ban,
-    /// The ban of each rule, at least one.
+    /// The bans to send, one per rule. There is at least one.
     pub bans: Vec<Ban>,
-    /// Rules left out because they are not in mode enforce, so that a ban would refuse no request.
+    /// Rules that are left out because they are not in mode enforce, so a ban would not refuse any
+    /// requests.
     pub off: Vec<String>,
-    /// True if `bans` has every rule in which a request can have the key. An undo has only the rules that were changed.
+    /// True if `bans` contains every rule in which a request can have the key. False for an undo, which contains only
+    /// the rules that the change affected.
     pub is_whole: bool,
 }
 
 impl BanAll {
-    /// Creates the ban for the rules in which a request can have the key. Returns the
-    /// reason if there are none. Rules with one bucket for all requests are left out.
+    /// Creates the ban for the rules in which a request can have the key. Returns the reason if
+    /// there are no such rules. Rules with one bucket for all requests are left out.
     pub fn new(of: &Ban, rules: &[RuleView]) -> Result<Self, String> {
         let of = Ban {
             rule: String::new(),
@@ -39,9 +41,10 @@ impl BanAll {
             ..of.clone()
         };
         let (mut bans, mut off, mut impossible) = (Vec::new(), Vec::new(), None);
-        // A trial refuses no request.
+        // Trials never refuse requests.
         for view in rules.iter().filter(|rule| tried(&rule.name).is_none()) {
-            // If this version cannot read the rule, the ban is sent, and the filter decides.
+            // If this version cannot parse the rule, send the ban anyway and let the filter accept
+            // or reject it.
             if let Ok(rule) = parse_rule(&view.rule) {
                 if rule.key.is_empty() {
                     continue;
@@ -71,7 +74,7 @@ impl BanAll {
         })
     }
 
-    /// Returns this ban for the rules of another Envoy.
+    /// Adapts this ban to the rules of another Envoy.
     pub(super) fn at_another(&self, rules: &[RuleView]) -> Result<Self, String> {
         if self.is_whole {
             Self::new(&self.of, rules)
@@ -80,13 +83,13 @@ impl BanAll {
         }
     }
 
-    /// Returns the rules left out, as a sentence.
+    /// Returns a note that lists the rules left out, if any.
     pub fn left_out(&self) -> Option<String> {
         let off: Vec<&str> = self.off.iter().map(String::as_str).collect();
         (!off.is_empty()).then(|| format!("left out, not in mode enforce: {}", listed(&off)))
     }
 
-    /// Describes the rules, for example `in all 3 rules`.
+    /// Describes the affected rules, for example `in all 3 rules`.
     fn places(&self) -> String {
         let rules = counted(count(self.bans.len()), "rule");
         let all = if self.is_whole && self.bans.len() > 1 {
@@ -102,7 +105,7 @@ impl BanAll {
         listed(&names)
     }
 
-    /// Returns the bans that were made, with their answers.
+    /// Returns the bans that succeeded, each with the server's answer.
     pub(super) fn made<'a>(
         &'a self,
         results: &'a [Result<BanAnswer, ClientError>],
@@ -111,7 +114,7 @@ impl BanAll {
         pairs.filter_map(|(ban, result)| Some((ban, result.as_ref().ok()?)))
     }
 
-    /// Returns the outcome if no rule failed.
+    /// Describes the outcome if the requests for all rules succeeded.
     fn done(&self, answers: &[&BanAnswer]) -> String {
         let (key, places) = (&self.of.key, self.places());
         let unchanged = answers.iter().filter(|answer| !answer.changed).count();
@@ -142,7 +145,7 @@ impl BanAll {
     }
 }
 
-/// Returns the reason why no rule can ban a key.
+/// Describes why the key cannot be banned in any rule.
 fn no_rule(key: &str, off: &[String], impossible: Option<(&str, Impossible)>) -> String {
     let key = escape(key);
     if !off.is_empty() {
@@ -164,7 +167,7 @@ fn no_rule(key: &str, off: &[String], impossible: Option<(&str, Impossible)>) ->
     )
 }
 
-/// Returns for example `a, b, c and 12 more`.
+/// Lists names, for example `a, b, c and 12 more`.
 fn listed(names: &[&str]) -> String {
     let shown: Vec<&str> = names.iter().copied().take(MAX_NAMED).collect();
     let more = match names.len().saturating_sub(MAX_NAMED) {
@@ -175,7 +178,7 @@ fn listed(names: &[&str]) -> String {
 }
 
 impl Verb for BanAll {
-    /// Returns an empty name, because there are several rules.
+    /// Returns an empty string, because the change affects several rules.
     fn rule(&self) -> &str {
         &self.of.rule
     }
@@ -215,7 +218,7 @@ impl Verb for BanAll {
         Some(line.because(&of.reason).at(url).text())
     }
 
-    /// Sends each ban. A failure does not stop the others.
+    /// Sends all bans. If one fails, the others are still sent.
     fn send(&self, client: &Client, _dry_run: bool) -> Result<Answer, ClientError> {
         let results = self.bans.iter().map(|ban| ban.act(client)).collect();
         Ok(Answer::BanAll(results))
@@ -260,17 +263,17 @@ impl Verb for BanAll {
     }
 }
 
-/// Undo of a ban or unban in several rules. It has only the rules that changed.
+/// Undo of a ban or unban in several rules. It contains only the rules in which the ban changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BanAllUndo {
     pub(super) key: String,
     pub(super) undos: Vec<BanUndo>,
-    /// The outcome of the change, in one line.
+    /// One-line outcome of the change.
     pub(super) change: String,
 }
 
 impl BanAllUndo {
-    /// Returns the undo of `change`, if there is anything to undo.
+    /// Returns an undo of `change`, or `None` if there is nothing to undo.
     pub(super) fn new(
         change: &BanAll,
         results: &[Result<BanAnswer, ClientError>],
@@ -286,13 +289,14 @@ impl BanAllUndo {
         })
     }
 
-    /// Returns true if this undo sends `change`.
+    /// Returns true if `change` was created by this undo.
     pub(super) fn sends(&self, change: &BanAll) -> bool {
         let mut bans = change.bans.iter();
         !change.is_whole && bans.any(|ban| self.undos.iter().any(|undo| undo.sends(ban)))
     }
 
-    /// Returns the change that undoes it, and its question. `None` if nothing is left to undo.
+    /// Returns the change that performs the undo, and the question to ask before sending it.
+    /// Returns `None` if there is nothing left to undo.
     pub(super) fn ask(
         &self,
         server_ns: u64,

@@ -1,4 +1,4 @@
-//! Undoes bans. If another operator has changed the ban since, the question reports that.
+//! Undoes bans. If another operator has changed the ban in the meantime, the question says so.
 
 use loudou_api::{BanAnswer, BanBy, BanView};
 use loudou_limiter::Nanos;
@@ -8,17 +8,17 @@ use super::verb::{Question, undo_reason};
 use loudou_words::meaning::{banned, imposed};
 use loudou_words::num::whole_seconds;
 
-/// The undo of a ban that this program imposed or lifted.
+/// Undo of a ban or unban that this program sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BanUndo {
     pub(super) rule: String,
     pub(super) key: String,
     back: Back,
-    /// True for a ban, false for an unban.
+    /// True if the change was a ban, false if it was an unban.
     bans: bool,
     /// Ban in effect after the change, if known.
     made: Option<Made>,
-    /// The outcome of the change, in one line.
+    /// One-line outcome of the change.
     pub(super) change: String,
 }
 
@@ -26,11 +26,11 @@ pub struct BanUndo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Back {
     Free,
-    /// Banned until this instant, or permanently.
+    /// Banned until this time, or until an operator unbans the key.
     Banned(Option<u64>),
 }
 
-/// The ban after a change, if any, and the time of the change by the server's clock.
+/// The ban after a change, if any, and the server's time of the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Made {
     ban: Option<BanView>,
@@ -46,19 +46,19 @@ impl Made {
     }
 }
 
-/// Ban of a bucket, as the last poll has read it.
+/// Ban of a bucket according to the last poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// The bucket was not read, or not recently enough.
+    /// The bucket was not read, or not since the change.
     Unknown,
     /// The bucket no longer exists.
     Gone,
-    /// The bucket was read, with its ban.
+    /// The bucket exists. Contains its ban, if any.
     Read(Option<BanView>),
 }
 
 impl BanUndo {
-    /// Returns the undo of `change`, if there is anything to undo.
+    /// Returns an undo of `change`, or `None` if there is nothing to undo.
     pub(super) fn new(change: &Ban, answer: &BanAnswer, outcome: &str) -> Option<Self> {
         if !answer.changed {
             return None;
@@ -82,33 +82,35 @@ impl BanUndo {
         })
     }
 
-    /// Returns true if this undo sends `change`.
+    /// Returns true if `change` was created by this undo.
     pub(super) fn sends(&self, change: &Ban) -> bool {
         change.rule == self.rule
             && change.key == self.key
             && change.reason == undo_reason(&self.change)
     }
 
-    /// Records that a later change was undone, so that this change's ban is in effect again until
-    /// its end.
+    /// Records that a later change was undone, so the ban that this undo reverts is in effect
+    /// again.
     pub(super) fn put_back(&mut self, answer: &BanAnswer) {
         self.made = Some(Made::new(answer));
     }
 
-    /// Returns the instant after which a poll shows if others changed the ban.
+    /// Returns the server's time of the change. Only a later poll can show whether another operator
+    /// has changed the ban.
     pub(super) fn made_at_ns(&self) -> Option<u64> {
         self.made.map(|made| made.at_ns)
     }
 
-    /// Describes the ban after the change and the current ban, if they differ.
+    /// Describes the ban after the change and the current ban if the two differ.
     pub(super) fn since(&self, server_ns: u64, seen: Seen) -> Option<String> {
         let (made, now) = self.changed(seen)?;
         let state = |ban| state(ban, server_ns);
         Some(format!("your change: {}; now: {}", state(made), state(now)))
     }
 
-    /// Returns the change that undoes it, and its question, by the server's clock. A temporary ban
-    /// is restored for the rest of its time. `None` if there is nothing to undo any more.
+    /// Returns the change that performs the undo, and the question to ask before sending it.
+    /// `server_ns` is the server's clock. A temporary ban is restored for its remaining time.
+    /// Returns `None` if there is nothing left to undo.
     pub(super) fn ask(&self, server_ns: u64, seen: Seen) -> Option<(Question, Ban)> {
         if self.is_over(server_ns, seen) {
             return None;
@@ -150,7 +152,7 @@ impl BanUndo {
         Some((question, change))
     }
 
-    /// Returns true if the ban expired or was lifted, so there is nothing to undo.
+    /// Returns true if the ban has expired or was lifted, so there is nothing to undo.
     fn is_over(&self, server_ns: u64, seen: Seen) -> bool {
         let ends = |until: Option<u64>| until.is_some_and(|at| at <= server_ns);
         match (self.back, self.made) {
@@ -163,7 +165,7 @@ impl BanUndo {
         }
     }
 
-    /// Returns the ban after the change and the current ban, if they differ.
+    /// Returns the ban after the change and the current ban if the two differ.
     fn changed(&self, seen: Seen) -> Option<(Option<BanView>, Option<BanView>)> {
         let now = match seen {
             Seen::Unknown => return None,
@@ -174,7 +176,8 @@ impl BanUndo {
         (made != now).then_some((made, now))
     }
 
-    /// Returns the `ETag` of the ban that the question shows. `None` if an override hides the ban.
+    /// Returns the `ETag` of the ban that the question shows. Returns `None` if an override hides
+    /// the ban.
     fn if_match(&self, seen: Seen) -> Option<String> {
         let ban = match seen {
             Seen::Unknown => self.made?.ban,
@@ -197,7 +200,7 @@ impl BanUndo {
     }
 }
 
-/// Describes a ban, or its absence.
+/// Describes a ban, or returns `not banned`.
 fn state(ban: Option<BanView>, server_ns: u64) -> String {
     ban.map_or_else(
         || "not banned".to_owned(),

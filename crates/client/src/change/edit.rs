@@ -1,4 +1,4 @@
-//! Edits of a rule, and their removal.
+//! Edits of rules, and the removal of such edits.
 
 use loudou_api::{EditAnswer, EditView, OverrideView, RuleView};
 use loudou_limiter::{Carry, Nanos};
@@ -13,33 +13,33 @@ use loudou_words::limit_edit::{self, text};
 use loudou_words::num::whole_seconds;
 use loudou_words::text::escape;
 
-/// A change of one rule.
+/// An edit of a rule, or its removal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Edit {
     /// The name of the rule.
     pub rule: String,
-    /// New state of the rule.
+    /// State of the rule after the change.
     pub to: EditTo,
-    /// The rule that the operator saw when deciding. If the edit starts a trial, this is the tried
-    /// rule. The request is conditional on this rule's generation.
+    /// The rule as the operator saw it when deciding. If the edit starts a trial, this is the rule
+    /// that the trial is based on. The request is conditional on this rule's generation.
     pub seen: Box<RuleView>,
-    /// Decides how live buckets convert their levels.
+    /// Selects how the levels of live buckets are converted.
     pub carry: Carry,
-    /// Reason for the events. May be empty.
+    /// Reason, recorded in the events of this change. May be empty.
     pub reason: String,
 }
 
-/// New state of the rule.
+/// State of the rule after the change.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EditTo {
-    /// Other limits or another mode.
+    /// Replaces the limits, the mode, or both.
     Put {
-        /// The parts of the rule that are replaced, as in a rule file.
+        /// The parts of the rule to replace, in rule file syntax.
         body: Value,
-        /// Lifetime of the edit. `None` for no end.
+        /// Lifetime of the edit. `None` if the edit does not expire.
         expires_after: Option<Nanos>,
-        /// True if the end of the rule's current edit is kept. The same edit at another Envoy then
-        /// keeps the end of the edit there.
+        /// True if the expiry of the rule's current edit is kept. If the edit is then repeated at
+        /// another Envoy, it keeps the expiry of that Envoy's current edit.
         keeps_end: bool,
     },
     /// Restores the rule as configured.
@@ -89,7 +89,7 @@ impl Verb for Edit {
         };
         let several = self.seen.rule.get("limits").and_then(Value::as_array);
         let several = several.is_some_and(|limits| limits.len() > 1);
-        // A command line can change only one limit.
+        // A single command can change only one limit.
         let first = limits.first().cloned().unwrap_or_default();
         let rest = limits.into_iter().skip(1);
         let calls = std::iter::once((first, mode)).chain(rest.map(|limit| (limit, None)));
@@ -154,7 +154,8 @@ impl Verb for Edit {
 }
 
 impl Edit {
-    /// The command line up to the rule, with `--trial` for a trial of it.
+    /// Returns the beginning of the command, up to the rule name. Adds `--trial` if the edit
+    /// affects a trial.
     fn line(&self, verb: &'static str) -> CommandLine {
         match tried(&self.rule) {
             Some(rule) => CommandLine::new(verb).word(rule).flag("--trial"),
@@ -194,7 +195,7 @@ impl Edit {
 }
 
 impl Edit {
-    /// Creates the removal of a rule's edit.
+    /// Creates a change that removes the edit of a rule.
     pub fn dropping(rule: RuleView) -> Self {
         Self {
             rule: rule.name.clone(),
@@ -205,8 +206,8 @@ impl Edit {
         }
     }
 
-    /// Returns the configured rule without its edit, but with the overrides that were edited
-    /// individually.
+    /// Returns the rule as it will be without its edit: the configured rule with the overrides that
+    /// were edited individually.
     pub fn without(&self) -> Value {
         let mut rule = self.seen.base.clone();
         let now = self.seen.rule.get("overrides");
@@ -222,8 +223,9 @@ impl Edit {
         rule
     }
 
-    /// Returns this change for the rule at another Envoy, or an error if the rule there lacks a
-    /// limit that it changes. Parts that the change does not touch keep their values at that Envoy.
+    /// Adapts this change to the rule at another Envoy. Returns an error if the rule there lacks a
+    /// limit that the change modifies. Parts of the rule that the change does not modify keep the
+    /// other Envoy's values.
     pub fn at_another(&self, rule: RuleView, now_ns: u64) -> Result<Self, String> {
         let mut edit = self.clone();
         edit.keep_end(&rule, now_ns);
@@ -231,8 +233,8 @@ impl Edit {
             let mut parts = Map::new();
             let limits = changed_limits(&self.seen.rule, body, &rule.rule)?;
             parts.extend(limits.map(|limits| ("limits".to_owned(), limits)));
-            // If only the end of the edit changes, the body contains the mode, because a body must
-            // not be empty.
+            // If the change modifies only the expiry, the body contains the mode, because a body
+            // must not be empty.
             let mode = body
                 .get("mode")
                 .filter(|mode| self.seen.rule.get("mode") != Some(mode));
@@ -244,8 +246,8 @@ impl Edit {
         Ok(edit)
     }
 
-    /// Adopts the end of the current edit of `rule`, unless the user typed another end. A form only
-    /// shows the rounded remaining time.
+    /// Copies the expiry of the current edit of `rule`, unless the user has typed another expiry.
+    /// The value in the form is not used, because it is rounded.
     pub fn keep_end(&mut self, rule: &RuleView, now_ns: u64) {
         let EditTo::Put {
             expires_after,
@@ -256,14 +258,14 @@ impl Edit {
             return;
         };
         let until_ns = rule.edit.as_ref().and_then(|edit| edit.expires_at_ns);
-        // An edit that would end now gets the minimum lifetime.
+        // An edit that has just expired gets a lifetime of one second.
         let left = |until_ns: u64| until_ns.saturating_sub(now_ns).max(1_000_000_000);
         *expires_after = until_ns.map(|until_ns| whole_seconds(left(until_ns)));
     }
 }
 
-/// Returns the limits of a rule, with the fields by which `body` differs from `before`. `None` if
-/// it changes no limit.
+/// Returns the limits of `rule`, updated with the fields in which `body` differs from `before`.
+/// `None` if `body` does not change any limits.
 fn changed_limits(before: &Value, body: &Value, rule: &Value) -> Result<Option<Value>, String> {
     let (before, after) = (limits_of(before), limits_of(body));
     if after.is_empty() || before == after {
@@ -311,7 +313,7 @@ fn changed_limits(before: &Value, body: &Value, rule: &Value) -> Result<Option<V
     Ok(Some(json!(limits)))
 }
 
-/// Returns the limits of a rule without fields that repeat a default.
+/// Returns the limits of a rule, without fields that have their default value.
 fn limits_of(rule: &Value) -> Vec<Map<String, Value>> {
     let limits = rule
         .get("limits")
@@ -324,22 +326,22 @@ fn limits_of(rule: &Value) -> Vec<Map<String, Value>> {
         .collect()
 }
 
-/// The undo of an edit that this program made.
+/// Undo of an edit that this program sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EditUndo {
     /// The rule after the edit.
     pub(super) after: RuleView,
-    /// Limits and mode before the edit.
+    /// Limits and mode of the rule before the edit.
     before: Value,
-    /// The edit that was in effect before it, if any.
+    /// The edit that this edit replaced, if any.
     earlier: Option<EditView>,
     carry: Carry,
-    /// The outcome of the edit, in one line.
+    /// One-line outcome of the edit.
     pub(super) change: String,
 }
 
 impl EditUndo {
-    /// Returns the undo of `edit`, if it had an effect.
+    /// Returns an undo of `edit`, or `None` if the edit had no effect.
     pub(super) fn new(edit: &Edit, answer: &Answer) -> Option<Self> {
         let Answer::Edit(answer) = answer else {
             return None;
@@ -347,13 +349,14 @@ impl EditUndo {
         (!answer.change.is_empty()).then(|| Self {
             after: answer.after.clone(),
             before: body_of(&edit.rule, &answer.before),
-            // A trial that begins has no earlier edit, although the tried rule may have one.
+            // A new trial has no earlier edit, although the rule that it is based on may have one.
             earlier: edit
                 .seen
                 .edit
                 .clone()
                 .filter(|_| edit.seen.name == edit.rule),
-            // Levels that were reset cannot be restored, so the undo does not reset them again.
+            // The undo cannot restore levels that the edit has reset, so it does not reset them a
+            // second time.
             carry: match edit.carry {
                 Carry::Reset => Carry::default(),
                 carry => carry,
@@ -362,8 +365,9 @@ impl EditUndo {
         })
     }
 
-    /// Returns the edit that undoes it, and its question, by the server's clock. An earlier edit is
-    /// restored for the rest of its time. Without one, the rule returns to its configuration.
+    /// Returns the edit that performs the undo, and the question to ask before sending it.
+    /// `server_ns` is the server's clock. An earlier edit is restored for its remaining time.
+    /// Without an earlier edit, the configured rule is restored.
     pub(super) fn ask(&self, server_ns: u64) -> (Question, Edit) {
         let left = self
             .earlier
@@ -397,7 +401,7 @@ impl EditUndo {
     }
 }
 
-/// Returns the parts of a rule that an edit replaces. The edit of a trial has no mode.
+/// Returns the parts of a rule that an edit replaces. An edit of a trial has no mode.
 fn body_of(name: &str, rule: &Value) -> Value {
     let mut body = Map::new();
     let parts: &[&str] = match tried(name) {

@@ -1,27 +1,29 @@
-//! Forms of changes for one key, as data for the screen to draw.
+//! Forms for changes to one key. This module describes the fields, and the terminal app draws them.
 
 use loudou_api::{BucketView, EditView, MAX_REASON, RuleView};
 use loudou_limiter::{DURATION_FORM, Nanos};
 
-/// The key of a change, with its rule and bucket if known.
+/// The key that a change affects, with its rule and bucket if known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeyPlace {
     /// The name of the rule.
     pub rule: String,
-    /// The key, in the form of the bucket list.
+    /// The key, written as in the bucket list.
     pub key: String,
-    /// The rule as read.
+    /// The rule as last read, if known.
     pub seen: Option<Box<RuleView>>,
-    /// The bucket as read.
+    /// The bucket as last read, if known.
     pub bucket: Option<Box<BucketView>>,
     /// The server's clock.
     pub now_ns: u64,
-    /// Limit factor that the key requests, if known. An override form starts with it.
+    /// Factor by which the limits would have to be raised to meet the key's demand, if known. The
+    /// form for an override is prefilled with this factor.
     pub scale: Option<String>,
 }
 
-/// Returns the time left of an edit, for a field that a user may change. It is rounded up, less
-/// coarsely the sooner the edit ends. Empty without an end.
+/// Returns the remaining time of an edit, as the initial value of a form field. The time is rounded
+/// up to whole seconds (up to 10 minutes), minutes (up to 2 days) or hours. Empty if the edit does
+/// not expire.
 pub fn time_left(edit: &EditView, now_ns: u64) -> String {
     const SECOND: u64 = 1_000_000_000;
     let Some(until_ns) = edit.expires_at_ns else {
@@ -36,8 +38,8 @@ pub fn time_left(edit: &EditView, now_ns: u64) -> String {
     Nanos::from_secs(left.next_multiple_of(step)).to_string()
 }
 
-/// Returns the difference between two typed ends, for example `expires after 20m → never`. `None`
-/// if they are equal.
+/// Describes how the expiry in the form was changed, for example `expires after 20m → never`.
+/// `None` if it was not changed.
 pub fn other_end(before: &str, after: &str) -> Option<String> {
     if Nanos::parse(before) == Nanos::parse(after) {
         return None;
@@ -49,15 +51,15 @@ pub fn other_end(before: &str, after: &str) -> Option<String> {
 /// One field of a form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prompt {
-    /// The duration of a ban.
+    /// Duration of a ban.
     Lasts,
-    /// The kind of an override.
+    /// Kind of override.
     Gives,
-    /// The factor of an override.
+    /// Scale factor of an override.
     Scale,
-    /// The lifetime of an override.
+    /// Lifetime of an override.
     Expires,
-    /// The reason, recorded with the event.
+    /// Reason, recorded in the event of the change.
     Reason,
 }
 
@@ -84,7 +86,7 @@ impl Prompt {
         }
     }
 
-    /// Returns the problem with a single value.
+    /// Returns an error message if the value is invalid for this field.
     pub fn problem(self, value: &str) -> Option<String> {
         match self {
             Self::Expires | Self::Lasts if value.is_empty() => None,
@@ -101,21 +103,21 @@ impl Prompt {
     }
 }
 
-/// A prompt with its initial value.
+/// A form field with its initial value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// The prompt.
+    /// The field.
     pub prompt: Prompt,
-    /// Its initial value.
+    /// Initial value of the field.
     pub value: String,
-    /// Values to choose from. Empty if text is typed.
+    /// Values to choose from. Empty for a text field.
     pub words: &'static [&'static str],
     /// True if typing replaces the initial value.
     pub selected: bool,
 }
 
 impl Asked {
-    /// Creates a prompt for a time, with a default that typing replaces.
+    /// Creates a field for a duration. Its default is replaced when the user types.
     pub(super) fn time(prompt: Prompt, default: &str) -> Self {
         Self {
             value: default.to_owned(),
@@ -124,7 +126,7 @@ impl Asked {
         }
     }
 
-    /// Creates a prompt for text, empty at first.
+    /// Creates an empty text field.
     pub(super) const fn text(prompt: Prompt) -> Self {
         Self {
             prompt,
@@ -135,7 +137,7 @@ impl Asked {
     }
 }
 
-/// The values as typed and chosen.
+/// The values that the user has typed or selected.
 #[derive(Clone, Debug, Default)]
 pub struct Typed(pub Vec<(Prompt, String)>);
 
@@ -146,11 +148,11 @@ impl Typed {
     }
 }
 
-/// A problem with the values, and the prompt at which it is shown.
+/// A validation error, and the field at which it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// The prompt.
+    /// The field.
     pub prompt: Prompt,
-    /// The problem in words.
+    /// The error message.
     pub text: String,
 }

@@ -1,5 +1,6 @@
-//! Handles a change in doubt, because no answer showed if it was made. A later reading of the
-//! server shows its result, and it can be undone.
+//! Handles changes in doubt. A change is in doubt if the client received no answer that shows
+//! whether the change was made. A later poll shows whether the change is in effect, and the change
+//! can be undone.
 
 use loudou_api::{BanAnswer, BanBy, BanView, BucketView, EditAnswer, EditView, RuleView};
 
@@ -11,34 +12,34 @@ use super::verb::Answer;
 use super::{Change, Undo};
 use loudou_words::meaning::banned;
 
-/// The undo of a change in doubt.
+/// Result of an attempt to undo a change in doubt.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DoubtUndo {
-    /// The change is not in force.
+    /// The change was not made, so there is nothing to undo.
     NotMade,
-    /// The change is in force, or may be.
+    /// The change is or may be in effect, and this undo reverts it.
     Undo(Undo),
-    /// This kind of change has no undo.
+    /// This kind of change cannot be undone.
     Endless,
 }
 
-/// State of the server around the time of the change.
+/// The known state of the server before and after the change.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerState<'a> {
-    /// Ban of the key before the change.
+    /// The key's ban before the change.
     pub before: Option<BanView>,
-    /// Ban of the key after the change. [`Seen::Unknown`] if it was not read since.
+    /// The key's ban after the change. [`Seen::Unknown`] if it has not been read since the change.
     pub ban: Seen,
-    /// Rule as last read.
+    /// The rule as last read.
     pub rule: Option<&'a RuleView>,
-    /// True if the rule was read after the change.
+    /// True if `rule` was read after the change.
     pub is_read: bool,
     /// The server's clock.
     pub now_ns: u64,
 }
 
 impl Change {
-    /// Returns the edit, of a rule or of a key's override, that this change replaces.
+    /// Returns the edit of the rule or of the key's override that this change would replace.
     fn edit_in<'a>(&self, rule: &'a RuleView) -> Option<&'a EditView> {
         match self {
             Self::Edit(_) => rule.edit.as_ref(),
@@ -51,19 +52,19 @@ impl Change {
         }
     }
 
-    /// Returns the undo of a change in doubt.
+    /// Returns an undo for this change, which is in doubt.
     pub fn doubt(&self, server: &ServerState<'_>) -> DoubtUndo {
         let answer = match self {
             Self::Edit(Edit { seen, reason, .. })
             | Self::Override(Override { seen, reason, .. }) => {
                 server.edited(seen, |now| {
                     let (before, now) = (self.edit_in(seen), self.edit_in(now));
-                    // An edit with another reason belongs to another operator.
+                    // An edit with a different reason was made by another operator.
                     before != now && now.is_none_or(|now| now.reason == *reason)
                 })
             }
             Self::Ban(ban) => server.banned(matches!(ban.to, BanTo::Banned(_))),
-            // Each ban of a `BanAll` is in doubt separately, and a reset has no undo.
+            // The bans of a `BanAll` are handled separately, and a reset cannot be undone.
             Self::BanAll(_) | Self::Reset(_) => return DoubtUndo::Endless,
         };
         let undo = answer.and_then(|answer| self.undo(&answer));
@@ -75,8 +76,8 @@ impl Change {
 }
 
 impl ServerState<'_> {
-    /// Describes the current state of the rule or key that `change` concerns. `None` if it was not
-    /// read after the change.
+    /// Describes the current state of the rule or key that `change` affects. `None` if that state
+    /// has not been read since the change.
     pub fn words(&self, change: &Change) -> Option<String> {
         let edited = |edit: Option<&EditView>| match edit {
             None => "no edit".to_owned(),
@@ -94,8 +95,8 @@ impl ServerState<'_> {
         }
     }
 
-    /// Returns the answer that a change of the rule `seen` would have had. `None` if the rule was
-    /// read after the change and `own` is false for it, so the change was not made.
+    /// Reconstructs the answer to a change of the rule `seen`. Returns `None` if the change was not
+    /// made: the rule was read after the change, and `own` returns false for it.
     fn edited(&self, seen: &RuleView, own: impl Fn(&RuleView) -> bool) -> Option<Answer> {
         let after = self.rule?;
         (!self.is_read || own(after)).then(|| {
@@ -109,8 +110,8 @@ impl ServerState<'_> {
         })
     }
 
-    /// Returns the answer that a ban or unban would have had. `None` if the ban was read after the
-    /// change and the change is not in effect.
+    /// Reconstructs the answer to a ban or unban. Returns `None` if the key's ban was read after
+    /// the change and shows that the change is not in effect.
     fn banned(&self, bans: bool) -> Option<Answer> {
         let ban = match self.ban {
             Seen::Read(ban) => ban,

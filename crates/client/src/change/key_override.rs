@@ -1,4 +1,4 @@
-//! Overrides, which give one key other limits, and their removal.
+//! Overrides, which replace a rule's limits for one key, and the removal of overrides.
 
 use loudou_api::{EditAnswer, RuleView};
 use loudou_limiter::{Decimal, Limits, Nanos};
@@ -13,25 +13,26 @@ use super::verb::{Answer, OutcomeText, Question, Verb, details, difference, undo
 use crate::command_line::CommandLine;
 use crate::{Client, ClientError, OverrideRequest};
 
-/// The kinds of overrides that the form offers.
+/// Kinds of overrides that the form offers.
 const GIVES: [&str; 4] = ["scale", "unlimited", "banned", REMOVE];
-/// Option that drops the edited override.
+/// Form option that removes the edited override.
 const REMOVE: &str = "remove";
 
-/// A change of the override of a key.
+/// A new override for a key, or the removal of its edited override.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Override {
     /// The name of the rule.
     pub rule: String,
-    /// The key, in the form of the bucket list.
+    /// The key, written as in the bucket list.
     pub key: String,
-    /// The override. `None` drops the edited override and restores the configured one.
+    /// The override. `None` removes the edited override and restores the configured override, if
+    /// any.
     pub gives: Option<Value>,
-    /// Lifetime of the override. `None` for no end.
+    /// Lifetime of the override. `None` if the override does not expire.
     pub expires_after: Option<Nanos>,
-    /// The rule that the operator saw when deciding.
+    /// The rule as the operator saw it when deciding.
     pub seen: Box<RuleView>,
-    /// Reason that the events of this change record. May be empty.
+    /// Reason, recorded in the events of this change. May be empty.
     pub reason: String,
 }
 
@@ -145,7 +146,8 @@ impl Override {
         numbers().unwrap_or_default()
     }
 
-    /// Returns the key's limits before the change, from the rule or from the key's override.
+    /// Returns the key's current limits: the rule's limits, or the limits of the override that
+    /// applies to the key.
     fn limits_now(&self, limits: Limits) -> Limits {
         let own = in_force(&self.seen, &self.key);
         let own = own.and_then(|gives| match gives.get("scale") {
@@ -161,18 +163,18 @@ fn scale_text(scale: &Value) -> String {
     text.unwrap_or_else(|| scale.to_string())
 }
 
-/// Returns the limits of the rule, if this program version can read them.
+/// Returns the limits of the rule, if this version can parse them.
 fn limits(rule: &RuleView) -> Option<Limits> {
     parse_limits(rule.rule.get("limits")?).ok()
 }
 
-/// Returns the override of a key in its rule.
+/// Returns the override that the rule lists for exactly this key.
 fn current<'a>(rule: &'a RuleView, key: &str) -> Option<&'a Value> {
     rule.rule.get("overrides")?.get(key)
 }
 
-/// Returns the override that applies to a key. This is its own override, or the override with the
-/// longest matching prefix.
+/// Returns the override that applies to a key. An override for exactly this key takes precedence
+/// over the override with the longest matching prefix.
 fn in_force<'a>(rule: &'a RuleView, key: &str) -> Option<&'a Value> {
     let all = rule.rule.get("overrides")?.as_object()?;
     let prefix = |pattern: &str| {
@@ -189,7 +191,7 @@ fn in_force<'a>(rule: &'a RuleView, key: &str) -> Option<&'a Value> {
     all.get(key).or_else(longest)
 }
 
-/// Returns the form of an override, filled with the values in effect.
+/// Returns the fields of the form for an override, filled with the current values.
 pub(super) fn fields(place: &KeyPlace) -> Vec<Asked> {
     let current = place
         .seen
@@ -220,21 +222,21 @@ pub(super) fn fields(place: &KeyPlace) -> Vec<Asked> {
     ]
 }
 
-/// Returns the time left of a key's edited override.
+/// Returns the remaining time of a key's edited override.
 fn left(place: &KeyPlace) -> Option<String> {
     let mut all = place.seen.as_ref()?.overrides.iter();
     let edited = all.find(|edited| edited.key == place.key)?;
     Some(time_left(&edited.edit, place.now_ns))
 }
 
-/// Compares the override's end with the end of the override that it replaces. `None` if they are
-/// equal.
+/// Describes how the expiry in the form differs from the expiry of the override that it replaces.
+/// `None` if they are equal or there is nothing to replace.
 pub(super) fn other_end(place: &KeyPlace, typed: &Typed) -> Option<String> {
     let before = left(place).filter(|_| typed.get(Prompt::Gives) != REMOVE)?;
     form::other_end(&before, typed.get(Prompt::Expires))
 }
 
-/// Returns the problem with the typed override, if any.
+/// Returns an error if the override in the form is invalid.
 pub(super) fn wrong(place: &KeyPlace, typed: &Typed) -> Option<Wrong> {
     let rule = place.seen.as_ref()?;
     if typed.get(Prompt::Gives) == REMOVE {
@@ -251,7 +253,7 @@ pub(super) fn wrong(place: &KeyPlace, typed: &Typed) -> Option<Wrong> {
     })
 }
 
-/// Returns the problem if the key has no edited override to remove.
+/// Returns an error if the key has no edited override to remove.
 fn no_edited(rule: &RuleView, key: &str) -> Option<Wrong> {
     let text = match in_force(rule, key) {
         _ if rule.overrides.iter().any(|edited| edited.key == key) => return None,
@@ -267,7 +269,7 @@ fn no_edited(rule: &RuleView, key: &str) -> Option<Wrong> {
     })
 }
 
-/// Returns the typed override, or `None` to drop the edited one.
+/// Returns the override from the form, or `None` if the edited override is to be removed.
 fn gives(typed: &Typed) -> Option<Value> {
     match typed.get(Prompt::Gives) {
         REMOVE => None,
@@ -280,7 +282,7 @@ fn gives(typed: &Typed) -> Option<Value> {
     }
 }
 
-/// Returns the override that the form describes, if its rule is known.
+/// Creates the change from the values in the form. Returns `None` if the rule is not known.
 pub(super) fn of_form(place: &KeyPlace, typed: &Typed) -> Option<Override> {
     let gives = gives(typed);
     let span = Nanos::parse(typed.get(Prompt::Expires));
@@ -294,21 +296,21 @@ pub(super) fn of_form(place: &KeyPlace, typed: &Typed) -> Option<Override> {
     })
 }
 
-/// The undo of an override that this program made.
+/// Undo of an override, or of its removal, that this program sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OverrideUndo {
     pub(super) rule: String,
     pub(super) key: String,
-    /// Earlier edited override, with its end. `None` if there was none.
+    /// The edited override before the change, with its expiry. `None` if there was none.
     earlier: Option<(Value, Option<u64>)>,
     /// The rule after the change.
     after: Box<RuleView>,
-    /// The outcome of the change, in one line.
+    /// One-line outcome of the change.
     pub(super) change: String,
 }
 
 impl OverrideUndo {
-    /// Returns the undo of `change`, if it had an effect.
+    /// Returns an undo of `change`, or `None` if the change had no effect.
     pub(super) fn new(change: &Override, answer: &Answer, outcome: &str) -> Option<Self> {
         let Answer::Edit(answer) = answer else {
             return None;
@@ -329,15 +331,15 @@ impl OverrideUndo {
         })
     }
 
-    /// Returns true if this undo sends `change`.
+    /// Returns true if `change` was created by this undo.
     pub(super) fn sends(&self, change: &Override) -> bool {
         change.rule == self.rule
             && change.key == self.key
             && change.reason == undo_reason(&self.change)
     }
 
-    /// Returns the change that undoes it, and its question, by the server's clock. A temporary
-    /// override is restored for the rest of its time.
+    /// Returns the change that performs the undo, and the question to ask before sending it.
+    /// `server_ns` is the server's clock. A temporary override is restored for its remaining time.
     pub(super) fn ask(&self, server_ns: u64) -> (Question, Override) {
         let over = |(_, until): &&(Value, Option<u64>)| until.is_some_and(|at| at <= server_ns);
         let earlier = self.earlier.as_ref().filter(|earlier| !over(earlier));
@@ -362,9 +364,9 @@ impl OverrideUndo {
     }
 }
 
-// Limits before and after a change: `burst: 40 → 400 at once, 10/s → 100/s`.
+// Compares limits before and after a change: `burst: 40 → 400 at once, 10/s → 100/s`.
 
-/// Returns a line for each limit that the key has after the change.
+/// Returns one line for each limit that the key has after the change.
 pub(super) fn compared(before: &Limits, after: &Limits) -> Vec<String> {
     let lines = after.iter().map(|after| {
         let new = after.algorithm();

@@ -1,4 +1,4 @@
-//! The parts that every kind of change has: question, preview, sending and outcome.
+//! Operations that every kind of change implements: question, preview, sending and outcome.
 
 use loudou_api::{BanAnswer, EditAnswer, ResetAnswer};
 
@@ -7,56 +7,57 @@ use loudou_words::text::escape;
 
 /// A kind of change.
 pub trait Verb {
-    /// Returns the rule that it changes. Empty if it changes several rules.
+    /// Returns the name of the affected rule. Empty if the change affects several rules.
     fn rule(&self) -> &str;
 
-    /// Returns the key to which it applies. `None` for all keys.
+    /// Returns the affected key. `None` if the change affects all keys.
     fn key(&self) -> Option<&str>;
 
-    /// Returns the question before sending.
+    /// Returns the question to ask before sending the change.
     fn question(&self) -> Question;
 
-    /// Returns the equivalent command line. `None` if that would need a file.
+    /// Returns a command line that makes the same change. `None` if that command would need a file.
     fn command(&self, url: Option<&str>) -> Option<String>;
 
-    /// Returns the state before and after, if a preview is possible.
+    /// Returns the rule before and after the change, if this kind of change can be previewed.
     fn preview(&self, _client: &Client) -> Result<Option<EditAnswer>, ClientError> {
         Ok(None)
     }
 
-    /// Sends the change once. Only edits and overrides can be a dry run.
+    /// Sends the change once. Only edits and overrides support dry runs.
     fn send(&self, client: &Client, dry_run: bool) -> Result<Answer, ClientError>;
 
     /// Describes the outcome.
     fn outcome(&self, answer: &Answer) -> OutcomeText;
 }
 
-/// A question before a change, as one line and as a title with details.
+/// A confirmation question: one line for the command line, and a title with details for the
+/// terminal app.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
-    /// The question on a command line, escaped.
+    /// The question for the command line, escaped.
     pub line: String,
-    /// For a screen.
+    /// The question for the terminal app.
     pub title: String,
-    /// Details below the title, one line each.
+    /// Details shown below the title, one per line.
     pub detail: Vec<String>,
 }
 
-/// The answer to a change.
+/// The server's answer to a change.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// Answer to an edit of a rule or an override.
     Edit(Box<EditAnswer>),
     /// Answer to a ban or unban.
     Ban(Box<BanAnswer>),
-    /// Answers to a ban or unban in several rules, with the result for each rule.
+    /// Results of a ban or unban in several rules, one per rule.
     BanAll(Vec<Result<BanAnswer, ClientError>>),
     /// Answer to a reset.
     Reset(Box<ResetAnswer>),
 }
 
 impl Answer {
-    /// Returns the errors of a change that was made partly.
+    /// Returns the errors of a change that has succeeded only in some rules.
     pub fn failures(&self) -> impl Iterator<Item = &ClientError> {
         let results = match self {
             Self::BanAll(results) => results.as_slice(),
@@ -66,12 +67,12 @@ impl Answer {
     }
 }
 
-/// An outcome in words.
+/// Description of an outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutcomeText {
-    /// The outcome on a command line, escaped, with rule and key.
+    /// The outcome for the command line, escaped, with rule and key.
     pub line: String,
-    /// For a screen.
+    /// The outcome for the terminal app.
     pub toast: String,
 }
 
@@ -80,19 +81,19 @@ pub(super) fn key_of_rule(rule: &str, key: &str) -> String {
     format!("{} of {}", escape(key), escape(rule))
 }
 
-/// Returns the first details of every question about a key.
+/// Returns the details with which every question about a key begins.
 pub(super) fn details(rule: &str, reason: &str) -> Vec<String> {
     std::iter::once(format!("rule {rule}"))
         .chain(reason_line(reason))
         .collect()
 }
 
-/// Returns the reason as a detail, if there is one.
+/// Returns the reason as a line of details, or `None` if the reason is empty.
 pub(super) fn reason_line(reason: &str) -> Option<String> {
     (!reason.is_empty()).then(|| format!("reason: {reason}"))
 }
 
-/// Returns the difference that an edit made, in one line.
+/// Describes the difference that an edit has made, in one line.
 pub(super) fn difference(change: &str) -> &str {
     if change.is_empty() {
         "no difference"
@@ -101,7 +102,7 @@ pub(super) fn difference(change: &str) -> &str {
     }
 }
 
-/// Returns the reason of an undo.
+/// Returns the reason that an undo records.
 pub(super) fn undo_reason(change: &str) -> String {
     format!("undo of: {change}").chars().take(120).collect()
 }

@@ -1,5 +1,5 @@
-//! Applies the live changes of one process to another, with the calls that made them and for the
-//! rest of their time.
+//! Applies the live changes of one Envoy process to another one. It repeats the API calls, with the
+//! remaining lifetime of each change.
 
 use std::collections::BTreeMap;
 
@@ -18,9 +18,9 @@ use crate::clock::Clock;
 use crate::{Client, ClientError};
 use loudou_words::num::whole_seconds;
 
-/// The maximum number of previews of a change while other operators change the same rule.
+/// Maximum number of previews of a change if other operators keep changing the same rule.
 const MAX_TRIES: usize = 5;
-/// Suffix of the reason of every change that was applied again.
+/// Suffix of the reason of every imported change.
 const MARK: &str = "(imported)";
 
 /// The Envoy to which changes are applied.
@@ -28,39 +28,41 @@ const MARK: &str = "(imported)";
 pub struct Target<'a> {
     client: &'a Client,
     clock: Clock,
-    /// The Envoy's clocks at the local time `read_at`.
+    /// Readings of the Envoy's clocks at the local time `read_at`.
     clocks: Clocks,
     read_at: Nanos,
     instance: String,
     rules: Vec<RuleView>,
     /// True for a dry run, which changes nothing.
     pub dry_run: bool,
-    /// Reason why no further calls are made, such as a restart of Envoy.
+    /// Set if no further calls are made, for example because Envoy has restarted. Contains the
+    /// reason.
     gone: Option<String>,
 }
 
-/// The outcome of one item.
+/// Outcome of applying one item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// The change is in effect again, or would be. The text describes the difference.
+    /// The change was applied, or would be applied without the dry run. The string describes the
+    /// difference.
     Applied(String),
-    /// The change was already in effect.
+    /// Skipped, because the change is already in effect.
     SoAlready,
-    /// The change has ended.
+    /// Skipped, because the change has expired.
     Ended,
-    /// The rule is unknown.
+    /// Failed, because this Envoy does not have the rule.
     UnknownRule {
-        /// The names of the known rules, as a list in words.
+        /// Names of this Envoy's rules, separated by commas.
         known: String,
-        /// Most similar known name.
+        /// Suggestion: the rule of this Envoy whose name is most similar.
         meant: Option<String>,
     },
-    /// The change failed.
+    /// Failed. The string contains the reason.
     Failed(String),
 }
 
 impl Done {
-    /// Returns true if the change is not in effect and has not ended.
+    /// Returns true if the change could not be applied.
     pub const fn is_failure(&self) -> bool {
         matches!(self, Self::UnknownRule { .. } | Self::Failed(_))
     }
@@ -79,7 +81,7 @@ impl Done {
 }
 
 impl<'a> Target<'a> {
-    /// Reads the rules and the clocks.
+    /// Reads the rules and clocks of an Envoy.
     pub fn read(client: &'a Client, dry_run: bool) -> Result<Self, ClientError> {
         let clock = Clock::start();
         let status = client.status()?;
@@ -97,19 +99,20 @@ impl<'a> Target<'a> {
         })
     }
 
-    /// Returns the server's current wall clock.
+    /// Returns the current time of the server's wall clock.
     pub fn unix_ms(&self) -> u64 {
         let age = self.clock.now().since(self.read_at);
         self.clocks.unix_ms.saturating_add(age.as_millis())
     }
 
-    /// Applies items, with the outcome of each.
+    /// Applies items and returns the outcome of each.
     ///
-    /// The order of items does not matter, with four exceptions. An edit comes before the
-    /// overrides of its rule, because it may replace them. Bans come before edits, because an edit
-    /// may end enforcement, and a rule that does not enforce accepts no new bans, although it keeps
-    /// existing ones. A trial comes last, because it starts with the overrides of its rule. An edit
-    /// may also make a ban possible, so failed items are tried once more at the end.
+    /// The order of items matters only in four cases. An edit is applied before the overrides of
+    /// its rule, because the edit may replace them. Bans are applied before edits. An edit may
+    /// switch off enforcement, and a rule that is not enforced keeps its bans but does not accept
+    /// new ones. Trials are applied last, because a trial starts with the overrides of its rule.
+    /// Conversely, an edit may switch on enforcement and so make a ban possible. Failed items are
+    /// therefore retried once at the end.
     pub fn apply_all<'i>(&mut self, items: impl Iterator<Item = &'i Item>) -> Vec<Done> {
         let (bans, rest): (Vec<_>, Vec<_>) = items
             .enumerate()
@@ -176,9 +179,9 @@ impl<'a> Target<'a> {
             .iter()
             .flat_map(|bucket| [bucket.ban, bucket.hidden_ban]);
         let ours = bans.flatten().find(|ban| ban.by == BanBy::Operator);
-        // The clocks were read earlier, but their difference stays the same.
+        // The clocks were read earlier, but the difference between them does not change.
         let end = ours.map(|ban| ban.until_ns.map(|at| self.clocks.unix_ms(at)));
-        // A ban with a later end is a newer decision of an operator.
+        // Keep a ban that expires later, because an operator has imposed it more recently.
         let lasts = end.is_some_and(|end| match (end, item.ends_unix_ms) {
             (None, _) => true,
             (Some(end), Some(wanted)) if end > wanted => true,
@@ -204,7 +207,8 @@ impl<'a> Target<'a> {
             };
             let current = self.current(item);
             let ends = current.map(|edit| edit.expires_at_ns.map(|at| self.clocks.unix_ms(at)));
-            // If there is no edit, the configured rule is already as wanted.
+            // If there is no edit but the preview shows no difference either, the configured rule
+            // is already as requested.
             let stays = ends.is_none_or(|ends| same_end(ends, item.ends_unix_ms));
             if preview.change.is_empty() && stays {
                 return Ok(Done::SoAlready);
@@ -231,14 +235,14 @@ impl<'a> Target<'a> {
         ))
     }
 
-    /// Returns the rule of this name. For a trial that does not run, returns the rule that it tries, since its edit
-    /// starts it.
+    /// Returns the rule with this name. For a trial that is not running, returns the rule that the trial is based on,
+    /// because editing the trial starts it.
     fn rule(&self, name: &str) -> Option<&RuleView> {
         let named = |name: &str| self.rules.iter().find(|rule| rule.name == name);
         named(name).or_else(|| named(tried(name)?))
     }
 
-    /// Returns the current edit for the same rule or key as an item.
+    /// Returns the current edit of the rule or override that `item` affects.
     fn current(&self, item: &Item) -> Option<&EditView> {
         let rule = self.rule(&item.rule);
         let rule = rule.filter(|rule| rule.name == item.rule)?;
@@ -266,7 +270,7 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Returns the change for an item, based on its current rule.
+    /// Creates the change for an item, based on the current state of its rule.
     fn change(&self, item: &Item, span: Option<Nanos>) -> Option<Change> {
         let (rule, reason) = (item.rule.clone(), imported(&item.reason));
         let seen = self.rule(&item.rule).cloned();
@@ -301,8 +305,8 @@ impl<'a> Target<'a> {
         })
     }
 
-    /// Updates the rules after an edit by this program. The other rules are unchanged, but get the
-    /// new generation too.
+    /// Updates the stored rules after an edit by this program. The edit does not change other
+    /// rules, but the new generation applies to all of them.
     fn made(&mut self, after: &RuleView) {
         for rule in &mut self.rules {
             if rule.name == after.name {
@@ -312,8 +316,8 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Returns true if another operator changed the rule in the same process, and then adopts the
-    /// new rule.
+    /// Returns true if the call failed because another operator has changed the rule. In this case,
+    /// stores the changed rule.
     fn overtaken(&mut self, error: &ClientError) -> bool {
         let Some(current) = error.current().filter(|_| error.status() == Some(412)) else {
             return false;
@@ -331,7 +335,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Marks a reason, to show that it does not come from the sender of the request.
+/// Marks a reason as imported, to show that it was not written by the sender of the request.
 fn imported(reason: &str) -> String {
     if reason.is_empty() || reason == MARK {
         return MARK.to_owned();

@@ -7,22 +7,22 @@ use loudou_api::{BucketState, MAX_PAGE, Rules, Status};
 use super::{Authors, Clocks, Id, Item, ban_of, is_lost, of_rules};
 use crate::{BucketsQuery, Client, ClientError, Pace};
 
-/// Maximum number of pages of banned buckets. Pages are cut by the time limit of an answer, so the
-/// largest store may need many.
+/// Maximum number of pages of banned buckets. The filter ends a page when its time limit is
+/// reached, so the largest store may need many pages.
 const MAX_PAGES: usize = 400_000;
 
 /// All live changes of one Envoy.
 #[derive(Clone, Debug, Default)]
 pub struct Live {
-    /// The status of the Envoy when the changes were read.
+    /// Status of the Envoy when the changes were read.
     pub status: Status,
     /// The changes.
     pub items: BTreeMap<Id, Item>,
-    /// Authors of bans, if the events name them.
+    /// Authors of bans that the stored events mention.
     pub authors: Authors,
-    /// Number of the last event that was read.
+    /// Sequence number of the last event that was read.
     pub last_seq: u64,
-    /// Number of bans of keys whose names were lost.
+    /// Number of bans whose keys have lost their names, so only the hash is known.
     pub nameless: usize,
 }
 
@@ -33,7 +33,7 @@ pub enum Unread {
     Call(ClientError),
     /// The filter does not report the contents of edits.
     TooOld,
-    /// The pages of buckets have no end.
+    /// The pages of buckets did not end within the maximum number of pages.
     Endless,
 }
 
@@ -62,8 +62,8 @@ pub fn collect(client: &Client) -> Result<Live, Unread> {
         return Err(Unread::TooOld);
     }
     let mut live = Live::default();
-    // Events are read before the buckets. The event of a ban that is imposed in between comes with
-    // the next poll.
+    // Read the events before the buckets. If a ban is imposed in between, the next poll returns its
+    // event.
     let events = client.events(&status.instance, 0)?;
     live.authors.note(&events.events);
     live.last_seq = events.last_seq;

@@ -1,4 +1,4 @@
-//! The document of `loudou export --live` and `loudou import`.
+//! The document that `loudou export --live` writes and `loudou import` reads.
 
 use loudou_rules::config::{self, Cursor, Path, Problem, Report};
 use serde::Serialize;
@@ -6,11 +6,11 @@ use serde_json::Value;
 
 use super::{Item, Kind, What};
 
-/// The origin of a document, in messages.
+/// Describes a valid document, for error messages.
 const SOURCE: &str = "the output of `loudou export --live`";
-/// Form of a ban's or override's key, for messages.
+/// Describes the form of a valid key, for error messages.
 const KEY: &str = "a key as `loudou buckets` prints it";
-/// The version of the document format.
+/// Version of the document format.
 pub const VERSION: u64 = 1;
 
 const FIELDS: [&str; 6] = [
@@ -22,7 +22,7 @@ const FIELDS: [&str; 6] = [
     "bans",
 ];
 
-/// The document to write.
+/// A document to write.
 #[derive(Clone, Debug, Serialize)]
 pub struct Document<'a> {
     live_version: u64,
@@ -48,13 +48,13 @@ struct Entry<'a> {
     reason: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     made_unix_ms: Option<u64>,
-    /// Absent for "never".
+    /// Expiry time. Omitted if the change does not expire.
     #[serde(skip_serializing_if = "Option::is_none")]
     ends_unix_ms: Option<u64>,
 }
 
 impl<'a> Document<'a> {
-    /// Creates the document of the live changes in the process `instance` at `unix_ms`.
+    /// Creates a document of the live changes that the process `instance` had at `unix_ms`.
     pub fn new(instance: &'a str, unix_ms: u64, items: impl Iterator<Item = &'a Item>) -> Self {
         let items: Vec<&Item> = items.collect();
         let of = |kind: Kind| {
@@ -92,7 +92,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Reads a document. Returns its items with their places, in listing order, or all its problems.
+/// Parses a document. Returns all items with their paths in the document, or all problems.
 pub fn read(document: &Value) -> Result<Vec<(Path, Item)>, Vec<Problem>> {
     let mut report = Report::default();
     let root = Cursor::root(document);
@@ -123,8 +123,8 @@ pub fn read(document: &Value) -> Result<Vec<(Path, Item)>, Vec<Problem>> {
     report.unless_invalid(Some(items))
 }
 
-/// Checks the version. A document without a version, or with another one, is not read further,
-/// because its fields may have another meaning.
+/// Checks the version. A document with a missing or unknown version is not read further, because
+/// its fields may have a different meaning.
 fn wrong_version(root: &Cursor<'_, '_>) -> Option<Problem> {
     let none = root.with(&Value::Null);
     let Some(fields) = root.value.as_object() else {
@@ -146,7 +146,7 @@ fn wrong_version(root: &Cursor<'_, '_>) -> Option<Problem> {
     }
 }
 
-/// Reads one entry, or reports its problems.
+/// Parses one entry, or reports its problems.
 fn item(kind: Kind, entry: &Cursor<'_, '_>, report: &mut Report) -> Option<Item> {
     let common = ["rule", "by", "reason", "made_unix_ms", "ends_unix_ms"];
     let specific: &[&str] = match kind {

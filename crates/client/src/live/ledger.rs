@@ -1,5 +1,5 @@
-//! Remembers the live changes of an Envoy from poll to poll, to report which of them a restart has
-//! lost.
+//! Tracks the live changes of an Envoy across polls, to report which changes were lost in a
+//! restart.
 
 use std::collections::BTreeMap;
 
@@ -9,23 +9,23 @@ use super::collect::Live;
 
 use super::{Authors, Clocks, Id, Item, Kind, TimeLeft, What, ban_of, is_lost, of_rules};
 
-/// Live changes at the last poll.
+/// The live changes at the last poll.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     instance: String,
     clocks: Clocks,
     items: BTreeMap<Id, Item>,
     authors: Authors,
-    /// Changes that restarts have lost, until they are applied again.
+    /// Changes that were lost in restarts and have not been applied again.
     lost: Option<Lost>,
 }
 
-/// Changes that were lost with a process.
+/// Changes that were lost in a restart.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lost {
-    /// Process that had these changes. After several restarts, the last one.
+    /// The process that had these changes. After several restarts, the most recent such process.
     pub instance: String,
-    /// Start of the next process.
+    /// Start time of the process that followed, in milliseconds since the Unix epoch.
     pub started_unix_ms: u64,
     items: BTreeMap<Id, Item>,
 }
@@ -42,23 +42,23 @@ impl Lost {
     }
 }
 
-/// One poll of an Envoy.
+/// Result of polling an Envoy once.
 #[derive(Clone, Copy, Debug)]
 pub struct Poll<'a> {
     /// The process.
     pub instance: &'a str,
-    /// The start of the process, in milliseconds since the Unix epoch.
+    /// Start time of the process, in milliseconds since the Unix epoch.
     pub started_unix_ms: u64,
-    /// Clocks of the server.
+    /// Readings of the server's clocks.
     pub clocks: Clocks,
-    /// Rules, unless they are unchanged.
+    /// The rules. `None` if they are unchanged.
     pub rules: Option<&'a Rules>,
     /// Events since the last poll.
     pub events: &'a [Event],
 }
 
 impl Ledger {
-    /// Creates a ledger of changes that were read together.
+    /// Creates a ledger from a complete reading of an Envoy's changes.
     pub fn new(live: Live) -> Self {
         Self {
             instance: live.status.instance.clone(),
@@ -74,17 +74,17 @@ impl Ledger {
         self.items.values()
     }
 
-    /// Returns the lost changes that were not applied again.
+    /// Returns the lost changes that have not been applied again.
     pub const fn lost(&self) -> Option<&Lost> {
         self.lost.as_ref()
     }
 
-    /// Drops the lost changes.
+    /// Forgets the lost changes.
     pub fn forget(&mut self) {
         self.lost = None;
     }
 
-    /// Records a poll. Returns true for the first poll of a new process.
+    /// Records the result of a poll. Returns true if this is the first poll since a restart.
     pub fn poll(&mut self, poll: &Poll<'_>) -> bool {
         let both_known = !self.instance.is_empty() && !poll.instance.is_empty();
         let restarted = both_known && self.instance != poll.instance;
@@ -110,8 +110,8 @@ impl Ledger {
         restarted
     }
 
-    /// Records the bans in the buckets of the last poll. If `are_all` is true, the list contains
-    /// every banned bucket.
+    /// Records the bans of the buckets that the last poll returned. If `are_all` is true, `buckets`
+    /// contains every banned bucket.
     pub fn buckets<'a>(&mut self, buckets: impl Iterator<Item = &'a BucketView>, are_all: bool) {
         let mut seen = BTreeMap::new();
         for bucket in buckets.filter(|bucket| !is_lost(&bucket.key)) {
@@ -127,14 +127,14 @@ impl Ledger {
         self.settle();
     }
 
-    /// Removes the bans of buckets that do not exist.
+    /// Removes the bans of buckets that no longer exist.
     pub fn gone<'a>(&mut self, buckets: impl Iterator<Item = (&'a str, &'a str)>) {
         for (rule, key) in buckets {
             self.items.remove(&Id::new(Kind::Ban, rule, key));
         }
     }
 
-    /// Records the bans in events.
+    /// Records the bans that events report.
     fn note(&mut self, events: &[Event]) {
         use loudou_api::EventKind::{Ban, BanExpired, Reset, Unban};
         self.authors.note(events);
@@ -163,8 +163,8 @@ impl Ledger {
         }
     }
 
-    /// Drops changes that have ended, and lost changes that are in effect again or were replaced by
-    /// a new decision.
+    /// Removes changes that have expired, and lost changes that are in effect again or that an
+    /// operator has replaced.
     fn settle(&mut self) {
         let now = self.clocks.unix_ms;
         self.items

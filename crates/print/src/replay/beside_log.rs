@@ -10,7 +10,7 @@ use crate::cells::wrap;
 use crate::style::Style;
 use crate::table::{Cell, Set, TextTable};
 
-/// Possible reasons for differences.
+/// Explains possible reasons for differences between the log and the replay.
 pub(super) const WHY: &str = "They differ where other rules were in force, where several Envoys had a bucket each or kept older \
                    ones from before this log, where requests are not in it, and where such a status has another cause.";
 
@@ -26,12 +26,12 @@ pub(super) fn print(found: &BesideLog, out: &mut dyn Write, style: Style) -> io:
     Ok(())
 }
 
-/// Returns true if the log and the replay differ at all.
+/// Returns true if the log and the replay differ for any request.
 pub(super) const fn differs(found: &BesideLog) -> bool {
     found.only_log_refused + found.only_replay_refused > 0
 }
 
-/// Describes the shares of requests on which both agree, on two lines.
+/// Describes, in two lines, for what share of the requests the log and the replay agree.
 pub(super) fn title(found: &BesideLog) -> String {
     let statuses: Vec<String> = found.statuses.iter().map(u16::to_string).collect();
     let agree = found.both_refused + found.neither_refused;
@@ -49,7 +49,7 @@ pub(super) fn title(found: &BesideLog) -> String {
     )
 }
 
-/// Returns a table of the requests by the log's response and the replay's verdict.
+/// Returns a table of request counts by the log's response and the replay's verdict.
 pub(super) fn table(found: &BesideLog) -> TextTable {
     let mut table = TextTable::new(&[
         (" ", Set::Left),

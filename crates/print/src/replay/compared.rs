@@ -1,4 +1,4 @@
-//! Compares rule files side by side.
+//! Prints the results of several rule files side by side.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use crate::style::Style;
 use crate::table::{Cell, Paint, Set, TextTable};
 use loudou_words::text::{counted, escape};
 
-/// Prints the first rule file, called A, and the files that are compared with it: B, C ….
+/// Prints a comparison of the first rule file, called A, with the other files, called B, C ….
 pub(super) fn print(
     first: &SideSummary,
     others: &[Compare],
@@ -39,10 +39,10 @@ pub(super) fn print(
     store(&sides, out)
 }
 
-/// Returns a number of a rule file.
+/// Selects one of the totals in a rule file's summary.
 type Total = fn(&SideSummary) -> u64;
 
-/// Returns a table of each rule's verdicts under every file.
+/// Returns a table with the number of each verdict per rule and rule file.
 pub(super) fn counts(sides: &[&SideSummary]) -> TextTable {
     let letters: Vec<String> = ('A'..).take(sides.len()).map(String::from).collect();
     let mut columns = vec![("RULE", Set::Shrink), ("REQUESTS", Set::Left)];
@@ -100,7 +100,7 @@ fn rule_rows(name: &str, rules: &[Option<RuleSummary>], table: &mut TextTable) {
     }
 }
 
-/// Returns a row. If a file does not have the rule, its count is `-`.
+/// Returns a row of the table. The count of a file without the rule is `-`.
 fn row(rule: &str, what: &str, counts: &[Option<u64>]) -> Vec<Cell> {
     let mut row: Vec<Cell> = vec![rule.into(), what.into()];
     row.extend(counts.iter().map(|n| Cell::from(n.map(|n| n.to_string()))));
@@ -146,7 +146,7 @@ fn changes(
     keys_table(changes).print(out, style)
 }
 
-/// Returns the kinds of changed verdicts that occur, with their numbers.
+/// Returns the kinds of verdict changes that occur, each with its count.
 pub(super) fn kinds(changes: &ChangesSummary, letter: char) -> Vec<(String, u64)> {
     let kinds = [
         ("admitted", "refused", changes.admit_refuse),
@@ -162,7 +162,7 @@ pub(super) fn kinds(changes: &ChangesSummary, letter: char) -> Vec<(String, u64)
         .collect()
 }
 
-/// Returns the heading of the keys with the most changes.
+/// Returns the heading for the table of the keys with the most changes.
 pub(super) fn keys_title(changes: &ChangesSummary, letter: char) -> String {
     let exact = if changes.exact {
         ""

@@ -1,8 +1,8 @@
-//! Implements `--output html`, which writes a page to send to a colleague. The page is one file
-//! without scripts, and it loads nothing.
+//! Implements `--output html`, which writes a page that users can send to colleagues. The page is a
+//! single file without scripts and does not load external resources.
 //!
-//! Keys, paths and names come from clients, so texts are only added through [`markup::Html`], which
-//! escapes them. Its type ensures that all markup is constant.
+//! Keys, paths and names come from clients, so strings are added only through [`markup::Html`],
+//! which escapes them. Its methods accept markup only as `&'static str`.
 
 use loudou_replay::summary::{BesideLog, Compare, RunSummary, SideSummary};
 
@@ -21,7 +21,7 @@ use super::RuleText;
 use markup::Html;
 use page::{section, table, texts};
 
-/// Returns the page about a run.
+/// Returns the page about a replay run.
 pub fn page(summary: &RunSummary, files: &[RuleText]) -> String {
     let trace = &summary.trace;
     let mut facts = page::facts(trace);
@@ -102,7 +102,7 @@ fn several(html: &mut Html, first: &SideSummary, others: &[Compare]) {
     });
 }
 
-/// Adds the requests whose verdict changed, by kind and by key.
+/// Adds tables of the requests whose verdicts changed, by kind of change and by key.
 fn changes(html: &mut Html, letter: char, other: &Compare) {
     let changes = &other.changes;
     html.element("h3", &[], &format!("From A to {letter}"));
@@ -122,7 +122,7 @@ fn changes(html: &mut Html, letter: char, other: &Compare) {
     }
 }
 
-/// Adds the comparison of the replay with the log's responses.
+/// Adds the comparison of the replay's verdicts with the log's responses.
 fn beside(html: &mut Html, found: &BesideLog) {
     let title = beside_log::title(found).replace('\n', " ");
     html.element("p", &[], &format!("{}.", page::capital(&title)));
@@ -132,7 +132,7 @@ fn beside(html: &mut Html, found: &BesideLog) {
     }
 }
 
-/// Adds the keys of each rule.
+/// Adds a table with statistics about the keys of each rule.
 fn keys(html: &mut Html, name: &str, side: &SideSummary) {
     let Some((keys, left_out)) = of_keys::table(side) else {
         return;

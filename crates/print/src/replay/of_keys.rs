@@ -1,4 +1,4 @@
-//! Shows how many keys of each rule were refused, and how much single keys sent.
+//! Shows how many keys of each rule were refused, and percentiles of the usage per key.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use crate::style::Style;
 use crate::table::{Cell, Paint, Set, TextTable};
 use loudou_words::text::counted;
 
-/// Prints the keys of the rules that have any.
+/// Prints key statistics of the rules that have keys.
 pub(super) fn print(side: &SideSummary, out: &mut dyn Write, style: Style) -> io::Result<()> {
     let Some((table, left_out)) = table(side) else {
         return Ok(());
@@ -22,7 +22,8 @@ pub(super) fn print(side: &SideSummary, out: &mut dyn Write, style: Style) -> io
     }
 }
 
-/// Returns a table of the keys of the rules that have any, and a note about left out rules.
+/// Returns a table of key statistics, and a note about requests whose keys were not counted.
+/// Returns `None` if no rule has keys.
 pub(super) fn table(side: &SideSummary) -> Option<(TextTable, Option<String>)> {
     let rules = side.rules.iter().filter(|rule| rule.keys.seen > 0);
     let mut table = TextTable::new(&[

@@ -8,12 +8,13 @@ use super::plot::{self, Axis};
 use crate::style::Style;
 use loudou_words::text::{date, humanise};
 
-/// Times from this value on are calendar time (after 1973).
+/// Times from this value on, which is in 1973, are treated as Unix time. Smaller times are relative
+/// to the start of the trace.
 pub(super) const CALENDAR_NS: u64 = 100_000_000_000_000_000;
-/// Maximum width of output other than tables.
+/// Maximum width of output other than tables, in cells.
 pub(super) const WIDEST: usize = 78;
 
-/// Formats a time of a trace: a date, or the time since the start of the trace.
+/// Formats a time in a trace as a date or as the time since the start of the trace.
 pub fn instant(ns: u64) -> String {
     if ns < CALENDAR_NS {
         return humanise(ns);
@@ -21,7 +22,7 @@ pub fn instant(ns: u64) -> String {
     date(ns / 1_000_000)
 }
 
-/// Prints refusals over time for one rule file, or for several on a common scale.
+/// Plots refusals over time for one or several rule files. All plots have the same scale.
 pub(super) fn print(
     sides: &[(&str, &TimelineSummary)],
     out: &mut dyn Write,

@@ -11,19 +11,19 @@ const LINES: u16 = 5;
 /// Width of the labels on the left in cells, including the axis.
 const MARGIN: usize = 10;
 
-/// Labels below a plot.
+/// Labels below a plot, at its left and right ends.
 pub(super) struct Axis {
     pub(super) from: String,
     pub(super) to: String,
 }
 
-/// Returns the number of values per column that fill `width` columns.
+/// Returns the number of values to add up in each column, so that the plot fits into `width` cells.
 pub(super) fn each(values: &[u64], width: usize) -> u64 {
     let room = width.saturating_sub(MARGIN).max(1);
     count(values.len().div_ceil(room).max(1))
 }
 
-/// Prints a plot of `values`. Its scale ends at the largest value, or at `highest` if that is
+/// Prints a plot of `values`. The scale ends at the tallest column, or at `highest` if `highest` is
 /// larger.
 pub(super) fn print(
     values: &[u64],
@@ -65,8 +65,8 @@ pub(super) fn print(
     writeln!(out, "{:>10}{from}{}{to}", "", " ".repeat(gap))
 }
 
-/// Returns the cell in line `row`, counted from the bottom, of a column with the height `n` of
-/// `most`.
+/// Returns the character in line `row`, counted from the bottom, of a column with value `n` on a
+/// scale that ends at `most`.
 fn cell(n: u64, most: u64, row: u16, style: Style) -> char {
     let eighths = filled(n, most, LINES, style.ascii);
     rising(in_cell(eighths, row), style.ascii)

@@ -1,4 +1,5 @@
-//! Prints the limits that the keys of a log would have needed, as tables, and a suggested limit to paste.
+//! Prints tables of the limits that the keys in a log would have needed, and a suggested limit to paste into a rule
+//! file.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -19,29 +20,30 @@ use crate::table::{Cell, Paint, Set, TextTable, csv};
 mod page;
 mod shares;
 
-/// Needs of the keys of a rule, with a line for each rate.
+/// The capacities that a rule's keys need, with a line for each rate.
 struct Rule<'a> {
     needs: &'a RuleNeeds,
     rates: Vec<Line>,
     knee: Option<usize>,
 }
 
-/// Needs of the keys at one rate.
+/// The capacities that a rule's keys need at one rate.
 struct Line {
     rate: Rate,
-    /// Capacities that are sufficient for 50 %, 90 % … of the keys.
+    /// Capacities that are sufficient for the percentiles of keys in [`PER_MILLE`].
     per_mille: [u32; 4],
     most: u32,
-    /// Smallest capacity within the bound. `refused` is the number of keys that it refuses.
+    /// Smallest capacity that satisfies the bound. `refused` is the number of keys that this
+    /// capacity refuses.
     capacity: u32,
     refused: u64,
-    /// Refusals, sorted by capacity.
+    /// Refusals at each tried capacity, sorted by capacity.
     refusals: Vec<Refusals>,
 }
 
-/// Message if no limit can be suggested.
+/// Message that is printed if no limit can be suggested.
 const NO_LIMIT: &str = "No limit has so large a capacity at these rates; try higher --rates.";
-/// Percentiles of the table.
+/// Percentiles shown in the table.
 const PER_MILLE: [(usize, &str); 4] = [(500, "p50"), (900, "p90"), (990, "p99"), (999, "p99.9")];
 
 fn rules(suggestion: &Suggestion, bound: Share) -> Vec<Rule<'_>> {
@@ -88,8 +90,8 @@ fn line(rate: Rate, rule: &RuleNeeds, (number, tried): (usize, &Candidates), bou
     }
 }
 
-/// Returns the smallest tried capacity that refuses at most this share of the requests, or else the
-/// capacity that refuses nothing.
+/// Returns the smallest tried capacity at which at most the share `bound` of the requests is
+/// refused. If there is none, returns the capacity at which no request is refused.
 fn of_requests(rule: &RuleNeeds, needs: &Needs, refusals: &[Refusals], bound: Share) -> u32 {
     let most = bound.of(rule.requests);
     let is_within = |it: &&Refusals| rule.uncounted() == 0 && it.requests <= most;
@@ -98,7 +100,7 @@ fn of_requests(rule: &RuleNeeds, needs: &Needs, refusals: &[Refusals], bound: Sh
     tried.map_or(all, |it| it.capacity.min(all))
 }
 
-/// Returns the knee among the rates at which a limit with the line's capacity is valid.
+/// Returns the index of the knee. Considers only lines whose rate and capacity form a valid limit.
 fn knee_of(lines: &[Line]) -> Option<usize> {
     let is_valid = |line: &Line| Funnel::new(line.capacity.into(), line.rate).is_ok();
     let valid: Vec<(usize, &Line)> = lines
@@ -123,7 +125,7 @@ impl Rule<'_> {
     }
 }
 
-/// The needs of a log's keys, with the limits that satisfy a bound.
+/// The capacities that the keys in a log need, with the limits that satisfy a bound on refusals.
 pub struct Suggested<'a> {
     found: &'a Suggestion,
     bound: Share,
@@ -139,7 +141,7 @@ impl fmt::Debug for Suggested<'_> {
 }
 
 impl<'a> Suggested<'a> {
-    /// Computes the limits that refuse at most `bound`.
+    /// Computes the limits that refuse at most the share `bound`.
     pub fn new(found: &'a Suggestion, bound: Share) -> Self {
         Self {
             found,
@@ -148,7 +150,7 @@ impl<'a> Suggested<'a> {
         }
     }
 
-    /// Prints warnings, then a table for each rule.
+    /// Prints the warnings, followed by a table for each rule.
     pub fn print(&self, out: &mut dyn Write, style: Style) -> io::Result<()> {
         for warning in &self.found.warnings {
             print_note("warning", warning, out, style)?;
@@ -180,7 +182,7 @@ impl<'a> Suggested<'a> {
         lines(&self.rules, out)
     }
 
-    /// Returns an HTML page about the trace `name`.
+    /// Returns an HTML page with the suggestions for the trace `name`.
     pub fn page(&self, name: &str, files: &[RuleText]) -> String {
         page::page(name, self.found, &self.rules, self.bound, files)
     }
@@ -218,7 +220,7 @@ fn table(rule: &Rule<'_>, bound: Share, out: &mut dyn Write, style: Style) -> io
     }
 }
 
-/// Returns the message that replaces the table if the rule has no keys.
+/// Returns the message that is shown instead of the table if the rule has no keys.
 fn without_keys(needs: &RuleNeeds) -> &'static str {
     match (needs.has_matched(), needs.excepted) {
         (false, _) => "It applies to no request of this log.",
@@ -227,7 +229,7 @@ fn without_keys(needs: &RuleNeeds) -> &'static str {
     }
 }
 
-/// Returns a table of the needs at each rate, with a mark at the knee.
+/// Returns a table of the needed capacities at each rate, in which the knee is marked.
 fn needs_table(rule: &Rule<'_>) -> TextTable {
     let keys = count(rule.needs.keys());
     let mut columns = vec![("RATE", Set::Right)];
@@ -251,7 +253,7 @@ fn needs_table(rule: &Rule<'_>) -> TextTable {
     table
 }
 
-/// Returns a capacity, or `None` if it exceeds the range of numbers.
+/// Returns the capacity, or `None` if the needed capacity exceeds the range of `u32`.
 fn number(capacity: u32) -> Option<u32> {
     (capacity < u32::MAX).then_some(capacity)
 }

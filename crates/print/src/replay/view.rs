@@ -1,4 +1,4 @@
-//! Prints the summary of a run for people.
+//! Prints the summary of a run in human-readable form.
 
 use std::io::{self, Write};
 
@@ -13,9 +13,9 @@ use crate::style::Style;
 use crate::table::{Cell, Paint, Set, TextTable, bar};
 use loudou_words::text::{counted, escape, humanise};
 
-/// Minimum width for rules with all columns.
+/// Minimum output width for the rule table with all columns.
 const WIDE: usize = 76;
-/// Minimum width for the times at which keys were refused.
+/// Minimum output width for the columns with the times at which keys were refused.
 const WIDE_WITH_TIMES: usize = 100;
 /// Maximum number of files that are listed.
 const FILES: usize = 10;
@@ -39,7 +39,7 @@ pub fn print(summary: &RunSummary, out: &mut dyn Write, style: Style) -> io::Res
     notes(summary, out, style)
 }
 
-/// Prints the trace, its format and its length.
+/// Prints the name, format, size and duration of the trace.
 fn heading(trace: &Trace, out: &mut dyn Write, style: Style) -> io::Result<()> {
     let span = trace.last_ns.zip(trace.first_ns);
     let span = span.map(|(last, first)| format!(" in {}", humanise(last.saturating_sub(first))));
@@ -89,7 +89,7 @@ fn one(side: &SideSummary, out: &mut dyn Write, style: Style) -> io::Result<()> 
 }
 
 fn rules(rules: &[RuleSummary], out: &mut dyn Write, style: Style) -> io::Result<()> {
-    // A narrow table omits the columns that can be derived from others.
+    // On a narrow terminal, omit the mode and the share of refused requests.
     let is_wide = style.width.is_none_or(|width| width >= WIDE);
     rules_table(rules, is_wide).print(out, style)
 }
@@ -108,7 +108,8 @@ pub(super) fn rules_table(rules: &[RuleSummary], is_wide: bool) -> TextTable {
         ("SKIPPED", |rule| rule.skipped, Paint::Warn),
         ("GAVE UP", |rule| rule.gave_up, Paint::Bad),
     ];
-    // The other columns appear only if they contain a count above zero.
+    // `MATCHED`, `ADMITTED` and `REFUSED` are always shown. The other columns are shown only if
+    // they contain a count above zero.
     let is_shown = |(index, (_, count, _)): &(usize, (&'static str, Count, Paint))| {
         *index < 2 || *index == 3 || rules.iter().any(|rule| count(rule) > 0)
     };
@@ -144,7 +145,7 @@ fn refused_keys(side: &SideSummary, out: &mut dyn Write, style: Style) -> io::Re
     keys_table(keys, has_times).print(out, style)
 }
 
-/// Returns the heading of the most refused keys.
+/// Returns the heading for the table of the most refused keys.
 pub(super) fn keys_title(keys: &RefusedKeys) -> String {
     if keys.exact {
         format!("most refused, of {}", counted(keys.keys, "key"))
@@ -219,7 +220,7 @@ fn store(side: &SideSummary, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\n{}", buckets(side))
 }
 
-/// Describes the use of the store's buckets on one or two lines.
+/// Describes, in one or two lines, how many buckets were created and evicted.
 pub(super) fn buckets(side: &SideSummary) -> String {
     let store = side.store;
     let (idle, lossy) = (store.evicted_lossless, store.evicted_lossy);
@@ -254,7 +255,7 @@ fn notes(summary: &RunSummary, out: &mut dyn Write, style: Style) -> io::Result<
     Ok(())
 }
 
-/// Describes the number of invalid lines.
+/// Returns the heading for the invalid lines, with their number.
 pub fn bad_lines(count: u64) -> String {
     match count {
         1 => "1 invalid line was skipped:".to_owned(),

@@ -1,4 +1,4 @@
-//! Formats shares and notes.
+//! Formats percentages and notes.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use crate::style::Style;
 use crate::table::Paint;
 use loudou_words::text::escape;
 
-/// Prints a note or a warning, which may take several lines.
+/// Prints a note or a warning, wrapped to the output width.
 pub fn print_note(kind: &str, note: &str, out: &mut dyn Write, style: Style) -> io::Result<()> {
     let margin = kind.len() + 2;
     let width = style.width.unwrap_or(WIDEST).clamp(margin * 2, WIDEST);
@@ -22,7 +22,7 @@ pub fn print_note(kind: &str, note: &str, out: &mut dyn Write, style: Style) -> 
     Ok(())
 }
 
-/// Formats a rounded percentage. It is 0 or 100 only if that is exact.
+/// Formats a rounded percentage. Only exact values are shown as 0 % or 100 %.
 pub(super) fn share(part: u64, whole: u64) -> String {
     let (part, whole) = (u128::from(part), u128::from(whole));
     if part > 0 && part * 1_000 < whole {

@@ -1,14 +1,14 @@
-//! Advice for the log if the relay cannot connect to the engine, or the engine refuses a script.
+//! Advice that the relay logs if it cannot connect to the engine or the engine rejects a script.
 
 use std::path::Path;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
-/// Returns advice for an error, or `None` if the error explains itself, for example a refused connection. `ca` is
-/// the file of `--engine-ca`.
+/// Returns advice for an error, or `None` if the error is self-explanatory, such as a refused connection. `ca` is the
+/// value of `--engine-ca`.
 ///
-/// The function searches the text of the error, because a cluster's client returns some errors only as text. The
-/// log does not show the text, because a server may repeat the command in it, and so a password.
+/// The function searches the error's text, because the Redis client reports some errors only as text. The text itself
+/// is not logged, because the server may repeat the command in the text, including a password.
 pub(super) fn advice(error: &RedisError, ca: Option<&Path>) -> Option<String> {
     let text = error.to_string();
     let has = |part: &str| text.contains(part);

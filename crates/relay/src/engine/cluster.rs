@@ -1,7 +1,7 @@
-//! A cluster: the slot map, and one connection per node.
+//! Client of a cluster, with a slot map and one connection per node.
 //!
-//! The cluster client of the `redis` crate blocks the calls to all nodes while it searches for a lost node. Here
-//! each node has a separate connection and task, so a lost node affects only the keys in its slots.
+//! The `redis` crate's cluster client blocks calls to all nodes while it searches for a lost node. Here each node has a
+//! separate connection and task, so a lost node affects only the keys in its slots.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,7 +34,7 @@ pub(super) struct Cluster {
     map: Mutex<Arc<Map>>,
     /// Wakes the refresh of the slot map after a `MOVED`.
     moved: Notify,
-    /// True after a connection attempt to every node of the slot map.
+    /// True after the relay has tried to connect to every node in the slot map.
     is_ready: AtomicBool,
     metrics: Arc<Metrics>,
     log: Log,
@@ -43,12 +43,12 @@ pub(super) struct Cluster {
 /// Slot map: the slot ranges and the nodes that serve them.
 #[derive(Default)]
 struct Map {
-    /// First slot, last slot and node of each range, in ascending order.
+    /// First slot, last slot and node of each range, sorted by slot.
     ranges: Vec<(u16, u16, Arc<Node>)>,
     nodes: BTreeMap<Address, Arc<Kept>>,
 }
 
-/// A node and its connection task. Dropping it aborts the task.
+/// A node and its connection task. Dropping this value aborts the task.
 struct Kept {
     node: Arc<Node>,
     task: JoinHandle<()>,
@@ -60,11 +60,11 @@ impl Drop for Kept {
     }
 }
 
-/// Slot ranges in the reply of a node: first slot, last slot, address.
+/// Slot ranges in a node's reply: first slot, last slot and address.
 type Ranges = Vec<(u16, u16, Address)>;
 
 impl Cluster {
-    /// Creates a cluster without nodes. [`Cluster::keep`] discovers them.
+    /// Creates a client that does not know any nodes yet. [`Cluster::keep`] discovers them.
     pub(super) fn new(metrics: Arc<Metrics>, log: Log) -> Self {
         Self {
             map: Mutex::default(),
@@ -79,7 +79,7 @@ impl Cluster {
         Arc::clone(&self.map.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns true if at least one node is connected, and the relay has once tried to connect to every node.
+    /// Returns true if at least one node is connected and the relay has tried at least once to connect to every node.
     pub(super) fn is_reached(&self) -> bool {
         let map = self.map();
         let mut nodes = map.nodes.values();
@@ -93,14 +93,14 @@ impl Cluster {
         nodes.any(|kept| kept.node.is_reached())
     }
 
-    /// Returns the number of nodes with slots, and how many of these have no connection.
+    /// Returns the number of nodes with slots, and the number of these nodes without a connection.
     pub(super) fn nodes(&self) -> (usize, usize) {
         let map = self.map();
         let lost = map.nodes.values().filter(|kept| !kept.node.is_reached());
         (map.nodes.len(), lost.count())
     }
 
-    /// Returns the node that serves the slot of a key, or `None` if no known node serves it.
+    /// Returns the node that serves the slot of a key, or `None` if no known node serves this slot.
     pub(super) fn node_of(&self, key: &str) -> Option<Arc<Node>> {
         let slot = slot(key.as_bytes());
         let map = self.map();
@@ -109,7 +109,7 @@ impl Cluster {
         Some(Arc::clone(node))
     }
 
-    /// Returns the node at the address of a redirection, or `None` if it is not in the slot map yet.
+    /// Returns the node at the address of a redirection, or `None` if the node is not in the slot map yet.
     pub(super) fn node_at(&self, address: &Address) -> Option<Arc<Node>> {
         let map = self.map();
         map.nodes.get(address).map(|kept| Arc::clone(&kept.node))
@@ -154,8 +154,8 @@ impl Cluster {
         }
     }
 
-    /// Asks all nodes for the slots and returns the most frequent answer, because a partitioned node may return
-    /// an outdated one. If no known node answers, asks the nodes in `--engine`.
+    /// Asks all nodes for the slot ranges and returns the most frequent answer, because a partitioned node may return
+    /// outdated ranges. If no known node answers, asks the nodes in `--engine`.
     async fn fetch_slots(&self, target: &Target) -> RedisResult<Ranges> {
         let command = {
             let mut command = redis::cmd("CLUSTER");
@@ -214,7 +214,7 @@ impl Cluster {
     }
 }
 
-/// Returns the most frequent answer. If no node has answered with slots, returns the first error.
+/// Returns the most frequent answer with slots. If no node has answered with slots, returns the first error.
 fn most(answers: Vec<RedisResult<Ranges>>) -> RedisResult<Ranges> {
     let mut counts: BTreeMap<Ranges, usize> = BTreeMap::new();
     let mut failed = None;
@@ -236,7 +236,7 @@ fn most(answers: Vec<RedisResult<Ranges>>) -> RedisResult<Ranges> {
     }
 }
 
-/// Parses the reply to `CLUSTER SLOTS`. `beside` converts a host, which may be empty, and a port to an address.
+/// Parses the reply to `CLUSTER SLOTS`. `beside` converts a host and a port to an address. The host may be empty.
 fn read(reply: &Value, beside: impl Fn(&str, u16) -> Address) -> Ranges {
     let Value::Array(ranges) = reply else {
         return Ranges::new();
@@ -282,7 +282,7 @@ fn slot(key: &[u8]) -> u16 {
     crc16(braced().unwrap_or(key)) & (SLOTS - 1)
 }
 
-/// Splits a text at the first occurrence of a byte.
+/// Splits `text` at the first occurrence of a byte.
 fn split_at(text: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
     let at = text.iter().position(|other| *other == byte)?;
     let (before, after) = text.split_at_checked(at)?;
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn slots_are_those_of_the_cluster() {
-        // The expected slots are replies of `CLUSTER KEYSLOT`.
+        // The expected values are replies to `CLUSTER KEYSLOT`.
         assert_eq!(crc16(b"123456789"), 0x31C3);
         assert_eq!(slot(b"123456789"), 12_739);
         assert_eq!(slot(b"foo"), 12_182);

@@ -33,15 +33,16 @@ impl fmt::Display for Address {
     }
 }
 
-/// The engine that the options describe.
+/// The engine to connect to, according to the options.
 #[derive(Clone)]
 pub struct Target {
     kind: Kind,
     nodes: Vec<ConnectionInfo>,
     certificates: Option<TlsCertificates>,
-    /// User and password of the master behind sentinels. The URLs contain the credentials of the sentinels.
+    /// User and password of the master, if sentinels are used. The URLs in `nodes` then contain the credentials of the
+    /// sentinels.
     master: (Option<String>, Option<String>),
-    /// File of `--engine-ca`, which [`advice`] shows.
+    /// Value of `--engine-ca`, for [`advice`].
     ca: Option<PathBuf>,
 }
 
@@ -59,7 +60,7 @@ impl fmt::Debug for Target {
 }
 
 impl Target {
-    /// Parses the URLs and reads the files that the options name. An error names the option.
+    /// Parses the URLs and reads the files in the options. An error names the option.
     pub fn new(options: &Options) -> Result<Self, String> {
         let kind = match (&options.sentinel_master, options.cluster) {
             (Some(name), _) => Kind::Sentinel(name.clone()),
@@ -127,8 +128,8 @@ impl Target {
         matches!(self.kind, Kind::Cluster)
     }
 
-    /// Opens a connection and verifies it with a `PING`. The server is the cluster node at `address`, or without
-    /// an address the only server or the master.
+    /// Opens a connection and verifies it with a `PING`. With an `address`, connects to that cluster node. Otherwise
+    /// connects to the single server or the master.
     pub(super) async fn connect(
         &self,
         address: Option<&Address>,
@@ -138,12 +139,13 @@ impl Target {
             (_, Some(address)) => self.connect_to(self.at(address)?).await,
             (_, None) => self.connect_to(self.first()?).await,
         }?;
-        // If the options have no user but the engine requires one, only a command reports the error.
+        // If the engine requires credentials but the options have none, the server reports the error only when it
+        // receives a command.
         run(&mut connection, &redis::cmd("PING")).await?;
         Ok(connection)
     }
 
-    /// Returns the nodes in `--engine`, each with its host.
+    /// Returns the nodes in `--engine`, each with its host name.
     pub(super) fn seeds(&self) -> impl Iterator<Item = (ConnectionInfo, String)> {
         self.nodes.iter().map(|node| {
             let host = match node.addr() {
@@ -175,11 +177,10 @@ impl Target {
         Ok(first.set_addr(address))
     }
 
-    /// Converts an error of [`Target::connect`] to log fields.
+    /// Converts an error from [`Target::connect`] to log fields.
     pub(super) fn explain(&self, error: &RedisError) -> Value {
         let kind = format!("{:?}", error.kind());
-        // Only the text of an I/O error is logged. A server's error text may repeat a part of a
-        // command.
+        // Log the text of I/O errors only. The text of a server's error may repeat parts of a command.
         let system = error.source().filter(|_| error.is_io_error());
         let system = system.map(ToString::to_string);
         json!({ "kind": kind, "error": system, "advice": advice(error, self.ca.as_deref()) })
@@ -199,8 +200,8 @@ impl Target {
             .await
     }
 
-    /// Asks all sentinels concurrently and returns the first connection to a master. A sentinel that hangs, for
-    /// example on the lost host of the old master, causes no delay.
+    /// Asks all sentinels for the master concurrently, and returns the first connection that succeeds. A hung sentinel,
+    /// for example on the failed host of the old master, does not cause a delay.
     async fn sentinels(&self, name: &str) -> RedisResult<MultiplexedConnection> {
         let asked = self
             .nodes
@@ -273,7 +274,7 @@ fn certificates(options: &Options) -> Result<Option<TlsCertificates>, String> {
         path.map(|path| files::bytes(option, path)).transpose()
     };
     if let Some(path) = &options.engine_ca {
-        // The Redis client accepts a file without certificates, and then trusts no server.
+        // Validate the file first. The Redis client would accept a file without certificates and then trust no server.
         tls::certificates("--engine-ca", path)?;
     }
     let root_cert = read("--engine-ca", options.engine_ca.as_ref())?;

@@ -1,8 +1,8 @@
-//! One server of the engine. All calls share one connection, which a background task keeps open.
+//! Client of one server of the engine. All calls share one connection, which a background task opens and reopens.
 //!
-//! The task connects, pings the server every half second, and connects again if the server does not answer. In the
-//! meantime calls fail at once, so a hung server slows down one call of each Envoy, and later calls do not wait for
-//! their timeout.
+//! The task connects, pings the server every half second, and reconnects if the server does not answer. Until then,
+//! calls fail immediately. A hung server therefore delays one call of each Envoy, and later calls do not have to wait
+//! for their timeouts.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -31,22 +31,23 @@ const MEMORY: Duration = Duration::from_mins(1);
 /// Pause between two connection attempts.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// The current connection. Its number prevents a late error of an earlier connection from closing it.
+/// The current connection. The connection number prevents a late error on an earlier connection from closing the
+/// current connection.
 #[derive(Default)]
 struct Current {
     number: u64,
     connection: Option<MultiplexedConnection>,
-    /// True if a call has timed out and the server has not answered any command since.
+    /// True if a call has timed out and the server has not answered any commands since.
     is_silent: bool,
     /// True after the first connection attempt.
     is_tried: bool,
-    /// Codes of script errors that were already logged as warnings.
+    /// Codes of script errors that have already been logged as warnings.
     refused: BTreeSet<String>,
 }
 
-/// Reason why a call has no reply.
+/// Reason why a call did not return a reply.
 pub(super) enum Failure {
-    /// Error of the key.
+    /// Error to return for the key.
     Key(LeaseError),
     /// Redirection to another node of the cluster.
     Moved(Moved),
@@ -60,10 +61,11 @@ impl From<LeaseError> for Failure {
 
 /// Client of one server.
 pub(super) struct Node {
-    /// Address of a cluster node. `None` for a single server or a master, which the task resolves at each attempt.
+    /// Address of the cluster node. `None` for a single server or a master, whose address the task resolves at each
+    /// connection attempt.
     address: Option<Address>,
     current: Mutex<Current>,
-    /// Wakes the task if the connection is lost or must be checked at once.
+    /// Wakes the task if the connection is lost or must be checked immediately.
     check: Notify,
     metrics: Arc<Metrics>,
     log: Log,
@@ -79,7 +81,7 @@ impl fmt::Debug for Node {
 }
 
 impl Node {
-    /// Creates a node without a connection. [`Node::keep`] opens it.
+    /// Creates a client without a connection. [`Node::keep`] opens the connection.
     pub(super) fn new(address: Option<Address>, metrics: Arc<Metrics>, log: Log) -> Self {
         Self {
             address,
@@ -108,8 +110,9 @@ impl Node {
         in_time(run(&mut connection, command)).await
     }
 
-    /// Runs a script, and fails with [`LeaseError::Timeout`] at the deadline. The server may still run a script that
-    /// has timed out. The units that it takes are lost, so too few requests may pass, but never too many.
+    /// Runs a script. Fails with [`LeaseError::Timeout`] at the deadline. The server may still run the script after the
+    /// timeout. The units that the script takes are then lost, so the fleet may admit too few requests, but never too
+    /// many.
     pub(super) async fn call(
         &self,
         script: &Script,
@@ -127,8 +130,8 @@ impl Node {
         }
         let run = self.evaluate(&mut connection, script, call, asking);
         let Ok(reply) = timeout_at(deadline, run).await else {
-            // The task sends a ping at once. Its reply arrives after the reply to this script, so it proves that
-            // the server has caught up.
+            // The task sends a ping immediately. The server replies to the ping after this script, so the reply proves
+            // that the server has caught up.
             self.with(|current| current.is_silent |= current.number == number);
             self.check.notify_one();
             return Err(LeaseError::Timeout.into());
@@ -150,7 +153,8 @@ impl Node {
         asking: bool,
     ) -> RedisResult<Value> {
         if asking {
-            // One pipeline, because `ASKING` applies to the next command of the connection, which calls share.
+            // Use a pipeline. `ASKING` applies to the next command on the connection, and other calls share the
+            // connection.
             let mut both = Pipeline::new();
             both.cmd("ASKING").add_command(script.text(call));
             let replies = connection.req_packed_commands(&both, 1, 1).await?;
@@ -216,7 +220,7 @@ impl Node {
         LeaseError::Refused.into()
     }
 
-    /// Returns the address in a reply of this node. An empty host stands for the node's own host.
+    /// Converts a host and port in a reply from this node to an address. An empty host means the node's own host.
     pub(super) fn beside(&self, host: &str, port: u16) -> Address {
         let own = self.address.as_ref().filter(|_| host.is_empty());
         let host = own.map_or_else(|| host.to_owned(), |own| own.host.clone());
@@ -247,7 +251,7 @@ impl Node {
     }
 
     fn log_error(&self, message: &str, error: &RedisError, level: Level) {
-        // The text of an error may contain a part of a command. Its kind and code do not.
+        // Do not log the error's text, which may contain parts of a command. The error's kind and code are safe.
         let kind = format!("{:?}", error.kind());
         let advice = advice(error, None);
         let fields = json!({ "kind": kind, "code": error.code(), "advice": advice });
@@ -265,9 +269,9 @@ impl Node {
         work(&mut self.current.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Opens the connection and reopens it when it is lost. Never returns.
+    /// Opens the connection, and reopens it whenever it is lost. Never returns.
     pub(super) async fn keep(&self, target: Target) {
-        // Errors logged since the last successful connection, so that each is logged once.
+        // Errors that were logged since the last successful connection, so that each is logged only once.
         let mut logged = Vec::new();
         loop {
             match timeout(PATIENCE, target.connect(self.address.as_ref())).await {
@@ -331,8 +335,8 @@ impl Node {
         }
     }
 
-    /// Logs a warning if the server may evict leases. If the server does not report its policy, for example because
-    /// the user lacks the right, the relay assumes that it evicts nothing.
+    /// Logs a warning if the server may evict leases. If the server does not report its eviction policy, for example
+    /// because the user lacks the permission, the relay assumes that the server does not evict leases.
     async fn note_memory(&self, connection: &mut MultiplexedConnection) {
         let mut info = redis::cmd("INFO");
         let reply = in_time(run(connection, info.arg("memory"))).await;
@@ -362,7 +366,7 @@ pub(super) async fn run(
         .extract_error()
 }
 
-/// Runs an operation with the timeout [`PATIENCE`].
+/// Applies the timeout [`PATIENCE`] to an operation.
 pub(super) async fn in_time<T>(work: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
     let hung = || RedisError::from((ErrorKind::Io, "no answer"));
     timeout(PATIENCE, work)
@@ -370,8 +374,8 @@ pub(super) async fn in_time<T>(work: impl Future<Output = RedisResult<T>>) -> Re
         .unwrap_or_else(|_| Err(hung()))
 }
 
-/// Returns the eviction policy in a reply to `INFO memory`, or `None` if the server evicts no leases. The reply may
-/// contain one text per node, as a cluster client returns it.
+/// Returns the eviction policy in a reply to `INFO memory`, or `None` if the server does not evict leases. The reply
+/// may contain one string per node, because cluster clients return it in this form.
 pub(crate) fn evicts_by(reply: &Value) -> Option<String> {
     match reply {
         Value::BulkString(bytes) => policy(&String::from_utf8_lossy(bytes)),
@@ -382,8 +386,9 @@ pub(crate) fn evicts_by(reply: &Value) -> Option<String> {
     }
 }
 
-/// Returns the policy in the text of one server. Every lease has an expiry, so even the `volatile` policies may
-/// evict leases. Only `noeviction` or a missing `maxmemory` prevents evictions.
+/// Returns the eviction policy in a single server's reply, or `None` if the server does not evict leases. Every lease
+/// has an expiry, so even the `volatile` policies may evict leases. Leases are safe from eviction only if the policy is
+/// `noeviction` or `maxmemory` is not set.
 fn policy(info: &str) -> Option<String> {
     let field = |name: &str| {
         let mut lines = info.lines();

@@ -1,4 +1,5 @@
-//! Builds the commands that run a script: `EVALSHA` with its hash, or `EVAL` with its text.
+//! Builds the commands that run a script: `EVALSHA` with the script's hash, or `EVAL` with its
+//! text.
 
 use redis::Cmd;
 
@@ -18,12 +19,12 @@ impl Script {
         }
     }
 
-    /// Returns the command for a server that has cached the script.
+    /// Returns the command to send if the server has cached the script.
     pub(super) fn hash(&self, call: &Call) -> Cmd {
         command("EVALSHA", &self.hash, call)
     }
 
-    /// Returns the command for a server that has not cached the script.
+    /// Returns the command to send if the server has not cached the script.
     pub(super) fn text(&self, call: &Call) -> Cmd {
         command("EVAL", self.text, call)
     }

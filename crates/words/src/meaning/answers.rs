@@ -1,4 +1,4 @@
-//! Describes the responses to clients. Defaults are omitted.
+//! Describes the responses to clients. Default settings are omitted.
 
 use loudou_rules::rule::{GrpcStatus, RateLimitHeaders, Refuse, RefuseBody, Respond};
 

@@ -1,4 +1,4 @@
-//! Describes the state of a bucket: its word on the screen, and a ban, penalty, override or denied lease.
+//! Describes the state of a bucket: the name of the state, and any ban, penalty, override or denied lease.
 
 use std::fmt;
 
@@ -10,31 +10,31 @@ use loudou_api::{
 use super::{leased, short};
 use crate::text::humanise;
 
-/// Word for the state `refusing` in a rule that is not enforced.
+/// Name of the state `refusing` if the rule is not enforced.
 pub const WOULD_REFUSE: &str = "would refuse";
 
-/// Word for the state `banned` in a rule that is not enforced.
+/// Name of the state `banned` if the rule is not enforced.
 pub const BAN_OFF: &str = "ban off";
 
-/// State of a bucket for people. Unlike [`BucketState::Refusing`], [`Standing::Refusing`] means that the next request
-/// would be refused.
+/// State of a bucket, as shown to users. Unlike [`BucketState::Refusing`], [`Standing::Refusing`] means that the next
+/// request would be refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
-    /// Nothing is used, and the key has no requests.
+    /// The bucket is unused, and the key has no requests.
     Idle,
-    /// Nothing is used, although the key has requests.
+    /// The bucket is unused, although the key has requests.
     Fine,
-    /// Units are taken, and the next request would be admitted.
+    /// The bucket is partly used, and the next request would be admitted.
     Busy,
-    /// The next request would be refused, but no recent request was.
+    /// The next request would be refused, but no recent request has been refused.
     Full,
     /// The next request would be held.
     Held,
-    /// The rule is not enforced. It would have refused a recent request, but would admit the next.
+    /// The rule is not enforced. It would have refused a recent request, but it would admit the next one.
     WouldHaveRefused,
     /// The rule is not enforced. It would refuse the next request.
     WouldRefuse,
-    /// A recent request was refused, but the next would be admitted.
+    /// A recent request was refused, but the next one would be admitted.
     Refused,
     /// The next request would be refused.
     Refusing,
@@ -45,7 +45,7 @@ pub enum Standing {
 }
 
 impl Standing {
-    /// All states, in ascending order.
+    /// All states, in the order of the enum.
     const ALL: [Self; 11] = [
         Self::Idle,
         Self::Fine,
@@ -60,7 +60,7 @@ impl Standing {
         Self::Banned,
     ];
 
-    /// Returns the state of a bucket. `has_requests` is true if its key has requests.
+    /// Returns the state of a bucket. `has_requests` is true if the key has requests.
     pub fn of(bucket: &BucketView, has_requests: bool) -> Self {
         match (bucket.state, bucket.shadow) {
             (BucketState::Idle, _) if has_requests => Self::Fine,
@@ -76,8 +76,8 @@ impl Standing {
         }
     }
 
-    /// Returns the state of a bucket whose last minute is known. `has_requests` is true if its key has requests, and
-    /// `was_refused` if one of them was refused within this minute.
+    /// Returns the state of a bucket, taking the requests of the last minute into account. `has_requests` is true if
+    /// the key has requests, and `was_refused` if one of them was refused within the last minute.
     pub fn over_a_minute(bucket: &BucketView, has_requests: bool, was_refused: bool) -> Self {
         match Self::of(bucket, has_requests) {
             admits @ (Self::Idle | Self::Fine | Self::Busy) => {
@@ -94,7 +94,7 @@ impl Standing {
         }
     }
 
-    /// Returns the word on the screen.
+    /// Returns the name that is shown for the state.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -111,7 +111,7 @@ impl Standing {
         }
     }
 
-    /// Returns the words of all states.
+    /// Returns the names of all states.
     pub fn words() -> [&'static str; 11] {
         Self::ALL.map(Self::word)
     }
@@ -132,7 +132,7 @@ pub fn refuses_now(bucket: &BucketView) -> bool {
         Some(OutageView::Refuse) => true,
         Some(OutageView::Admit) => false,
         Some(OutageView::Local { .. }) | None => {
-            // The wait is unknown if it depends on the end of other requests, so `remaining` is tested, too.
+            // The wait is unknown if it depends on when other requests end, so `remaining` must be checked as well.
             let refuses =
                 |limit: &LimitView| limit.retry_after_ns.is_some() || limit.remaining == 0;
             is_denied || bucket.limits.iter().any(refuses)
@@ -140,15 +140,15 @@ pub fn refuses_now(bucket: &BucketView) -> bool {
     }
 }
 
-/// Returns the index of the limit to show for a bucket: the reported limit if it refuses, otherwise the limit with the
-/// highest level.
+/// Returns the index of the limit to show for a bucket: the reported limit if this limit refuses requests, otherwise
+/// the limit with the highest level.
 pub fn main_limit(bucket: &BucketView) -> usize {
     let reported = bucket.limits.get(bucket.reported);
     if reported.is_some_and(|limit| limit.retry_after_ns.is_some() || limit.remaining == 0) {
         return bucket.reported;
     }
-    // Fractions are compared by cross multiplication. Among equal levels, the reported limit has priority, then the
-    // first limit.
+    // Levels are fractions, which are compared by cross-multiplication. If levels are equal, the reported limit takes
+    // precedence, then the first limit.
     let is_higher = |one: &LimitView, other: &LimitView| {
         let ((part, whole), (least, of)) = (one.level(0), other.level(0));
         let product = |part: u64, whole: u64| u128::from(part).saturating_mul(whole.into());
@@ -163,13 +163,13 @@ pub fn main_limit(bucket: &BucketView) -> usize {
     highest.0
 }
 
-/// Returns the word for the state of a bucket if it is unknown whether its key has requests.
+/// Returns the name of a bucket's state if it is unknown whether the key has requests.
 pub fn state_word(bucket: &BucketView) -> &'static str {
     Standing::of(bucket, false).word()
 }
 
-/// Describes the numbers of the limits that the last request of a bucket carried. Returns `None` if no number of them
-/// comes with each request.
+/// Describes the capacities and rates that the bucket's last request supplied for its limits. Returns `None` if no
+/// limit reads its numbers from requests.
 pub fn brought(bucket: &BucketView) -> Option<String> {
     if bucket.numbers.is_empty() {
         return None;
@@ -194,8 +194,7 @@ pub fn brought(bucket: &BucketView) -> Option<String> {
     })
 }
 
-/// Formats a number of refusals. It is in parentheses for a rule in shadow mode, because the
-/// requests passed.
+/// Formats the number of refusals. In shadow mode, the number is in parentheses, because the requests were admitted.
 pub fn refusals(count: impl fmt::Display, shadow: bool) -> String {
     if shadow {
         format!("({count})")
@@ -231,16 +230,16 @@ pub fn banned(ban: &BanView, now_ns: Option<u64>) -> String {
     format!("banned {}{left}", imposed(ban.by))
 }
 
-/// Rule and event that explain the ban and the override of a bucket, if known.
+/// The rule and event that explain a bucket's override and ban, if known.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Origins<'a> {
-    /// Rule of the bucket, with its overrides and their edits.
+    /// The bucket's rule, with its overrides and edits of overrides.
     pub rule: Option<&'a RuleView>,
-    /// Event of the ban.
+    /// The event that reports the ban.
     pub ban: Option<&'a Event>,
 }
 
-/// Describes the ban, refusals, lease, penalties and override of a bucket, one line each.
+/// Describes the ban, refusals, lease, penalties and override of a bucket, in one line each.
 pub fn stands_out(bucket: &BucketView, now_ns: Option<u64>, origins: Origins<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(ban) = &bucket.ban {
@@ -272,15 +271,16 @@ pub fn stands_out(bucket: &BucketView, now_ns: Option<u64>, origins: Origins<'_>
     lines
 }
 
-/// Describes a run of refusals: `refused since 12m ago, last 2s ago`.
+/// Describes for how long requests have been refused: `refused since 12m ago, last 2s ago`.
 fn refused_since(bucket: &BucketView, now_ns: Option<u64>) -> Option<String> {
     const SECOND: u64 = 1_000_000_000;
     let (since_ns, now_ns) = bucket.refused_since_ns.zip(now_ns)?;
-    // The time of the last refusal is stored in quarters of a second, so it may be before the first.
+    // The time of the last refusal is rounded down to a quarter of a second, so it may precede the time of the first
+    // refusal.
     let last_ns = bucket.refused_at_ns.map_or(since_ns, |at| at.max(since_ns));
     let [first, last] = [since_ns, last_ns].map(|at| match now_ns.saturating_sub(at) {
         0..SECOND => "just now".to_owned(),
-        // Whole seconds, because tenths would flicker on the screen.
+        // Show whole seconds, because tenths would flicker in the terminal.
         ns => format!(
             "{} ago",
             humanise(ns.div_euclid(SECOND).saturating_mul(SECOND))
@@ -299,7 +299,8 @@ fn refused_since(bucket: &BucketView, now_ns: Option<u64>) -> Option<String> {
     Some(format!("{refused} since {first}{last}"))
 }
 
-/// Describes an override with its numbers. An override by an edit also has its end, author and reason.
+/// Describes an override and its numbers. If the override was edited, also describes the edit's expiry, author and
+/// reason.
 fn override_of(
     entry: &KeyOverrideView,
     now_ns: Option<u64>,
@@ -407,7 +408,7 @@ mod tests {
                 "refused since 9s ago",
             ),
             (ago(0), ago(S / 5), false, "refused since just now"),
-            // The clock of the worker that answered is behind the clock of another worker.
+            // The clock of the worker that answered lags behind another worker's clock.
             (
                 Some(now + S),
                 Some(now + S),

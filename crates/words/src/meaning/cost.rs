@@ -6,7 +6,7 @@ use loudou_rules::rule::settlement::{Reserve, Settlement, StatusCosts, Usage, We
 
 use crate::text::escape;
 
-/// Describes the cost of a request, one sentence each. There are none for the default cost.
+/// Describes the cost of a request in sentences. Returns no sentences for the default cost.
 pub(super) fn cost(cost: &Cost) -> Vec<String> {
     let one = match cost {
         Cost::Fixed(1) => return Vec::new(),
@@ -29,7 +29,7 @@ pub(super) fn cost(cost: &Cost) -> Vec<String> {
     vec![one]
 }
 
-/// Names a number of bytes.
+/// Formats a number of bytes as a unit: `byte`, `KiB` or `4 KiB`.
 fn bytes(size: u32) -> String {
     match size {
         1 => "byte".to_owned(),
@@ -122,7 +122,7 @@ fn reserve(source: &Reserve) -> String {
     }
 }
 
-/// Describes what the tokens of a request cost.
+/// Describes how many units a request's AI tokens cost.
 fn tokens(weights: &Weights) -> String {
     let Weights {
         input,

@@ -1,4 +1,5 @@
-//! Describes the explanation of a request: the outcome of each rule, and the conditions that the request did not meet.
+//! Describes an explanation of how a request was decided: the outcome of each rule, and the conditions that the request
+//! did not meet.
 
 use loudou_api::{
     ExplainAnswer, ExplainedBan, ExplainedLimit, ExplainedNumber, ExplainedRule, NumberOrigin,
@@ -10,19 +11,19 @@ use serde_json::{Map, Value, json};
 use super::leased::outage;
 use crate::text::{counted, escape, humanise};
 
-/// Place of a rule's negated match.
+/// Path of a rule's negated match.
 const NOT: &str = "match.not";
 
-/// Colour class of an outcome, by its effect on the request.
+/// Colour class of an outcome, according to its effect on the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
     /// Neutral.
     Plain,
     /// The rule does not apply to the request.
     Dim,
-    /// The request passes.
+    /// The request is admitted.
     Good,
-    /// The request passes late, the outcome is unknown, or the request passes only because the rule is not enforced.
+    /// The request is held, the outcome is unknown, or the request is admitted only because the rule is not enforced.
     Warn,
     /// The request is refused.
     Bad,
@@ -41,7 +42,7 @@ pub const fn tone(says: Says, is_shadow: bool) -> Tone {
     }
 }
 
-/// Returns the mark before an outcome, which shows its tone without colour.
+/// Returns the mark to show before an outcome, so that it can be recognised without colour.
 pub const fn mark(says: Says) -> char {
     match says {
         Says::Admit => '✓',
@@ -54,7 +55,7 @@ pub const fn mark(says: Says) -> char {
     }
 }
 
-/// Describes the verdict of all rules on the request `title`.
+/// Describes the combined verdict of all rules on the request, which is called `title`.
 pub fn verdict(answer: &ExplainAnswer, title: &str) -> String {
     let has_say = |rule: &ExplainedRule| matches!(rule.says, Says::Admit | Says::Hold);
     match answer.verdict {
@@ -74,7 +75,7 @@ pub fn verdict(answer: &ExplainAnswer, title: &str) -> String {
     }
 }
 
-/// Describes the reason why a rule refuses, and when the refusal ends.
+/// Describes why a rule refuses the request, and when the refusal ends.
 fn refusal(rule: &ExplainedRule) -> Option<String> {
     if rule.missing.is_some() && rule.key.is_none() {
         return Some(": the request has no key".to_owned());
@@ -103,7 +104,7 @@ pub fn lasts(ban: &ExplainedBan) -> String {
     )
 }
 
-/// Describes when an equal request would pass.
+/// Describes when an equal request would be admitted.
 fn again(limit: &ExplainedLimit, cost: Option<u64>) -> Option<String> {
     let now = &limit.now;
     match now.retry_after_ns {
@@ -115,7 +116,7 @@ fn again(limit: &ExplainedLimit, cost: Option<u64>) -> Option<String> {
     }
 }
 
-/// Describes the outcome of a rule. The text follows the rule's name.
+/// Describes the outcome of a rule. The caller prints the result after the rule's name.
 pub fn outcome(rule: &ExplainedRule, answer: &ExplainAnswer) -> String {
     let earlier = rule.behind.as_deref().unwrap_or("another rule");
     let is_shadow = rule.mode == "shadow";
@@ -153,7 +154,8 @@ pub fn outcome(rule: &ExplainedRule, answer: &ExplainAnswer) -> String {
     outcome
 }
 
-/// Returns rows of names and values: the conditions that the request does not meet, or the bucket and its state.
+/// Returns names and values to show for a rule: the conditions that the request does not meet, or the bucket and its
+/// state.
 pub fn rows(rule: &ExplainedRule) -> Vec<(String, String)> {
     let mut rows = Vec::new();
     let mut row = |name: &str, value: String| rows.push((name.to_owned(), value));
@@ -219,7 +221,7 @@ pub fn rows(rule: &ExplainedRule) -> Vec<(String, String)> {
     rows
 }
 
-/// Describes where a number of a limit comes from.
+/// Describes the source of a limit's number.
 fn brought(number: &ExplainedNumber) -> String {
     let path = escape(&number.metadata.join(".")).into_owned();
     let why = match number.origin {
@@ -232,7 +234,7 @@ fn brought(number: &ExplainedNumber) -> String {
     format!("{} for {}{why}", number.number, escape(&number.limit))
 }
 
-/// Describes the outcome of a limit, and the units that would remain.
+/// Describes the outcome of a limit, and the number of units that would remain.
 pub fn limit(limit: &ExplainedLimit, cost: Option<u64>) -> String {
     let left = limit.remaining;
     match limit.says {
@@ -265,13 +267,13 @@ pub fn requirement(part: &UnmetPart) -> String {
     }
 }
 
-/// Returns a match in JSON that has only this condition, or for `match.not`, the negated match.
+/// Returns a JSON match that contains only this condition. For `match.not`, returns the match that is negated.
 fn matches(part: &UnmetPart) -> Option<Value> {
     let place = part.place.strip_prefix("match.")?;
     if place == "not" {
         return Some(part.asked.clone());
     }
-    // `not.` occurs if the value is too long for a pattern inside a `not`.
+    // The path contains `not.` if a value is too long for a pattern inside a `not`.
     let place = place.trim_start_matches("not.");
     let (name, required) = match place.split_once('[') {
         Some((list, _)) => (list, json!([part.asked])),
@@ -280,7 +282,7 @@ fn matches(part: &UnmetPart) -> Option<Value> {
     Some(Value::Object(Map::from_iter([(name.to_owned(), required)])))
 }
 
-/// Describes the value in the request that the rule tested.
+/// Describes the request's value that the rule has tested.
 pub fn found(part: &UnmetPart) -> String {
     match part.found.as_deref() {
         None if part.place == NOT => "a request that matches".to_owned(),

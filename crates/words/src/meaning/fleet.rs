@@ -1,4 +1,5 @@
-//! Describes a rule with `scope: fleet`: the bound on admitted units, the waits, and the behaviour in an outage.
+//! Describes a rule with `scope: fleet`: the upper bound on admitted units, the waits, and the behaviour during an
+//! outage.
 
 use loudou_limiter::lease::{LeaseSettings, Shared, Terms};
 use loudou_limiter::{Limit, Nanos, Rate};
@@ -17,20 +18,20 @@ const SPANS: [(Nanos, &str, &str); 3] = [
     (Nanos::from_secs(86_400), "day", "1d"),
 ];
 
-/// Effects of sharing a rule's buckets: what the fleet admits at most, how long requests wait, and
-/// what happens in an outage.
+/// Effects of sharing a rule's buckets: the maximum that the fleet admits, the waits of requests, and the behaviour
+/// during an outage.
 #[derive(Debug, Serialize)]
 pub struct Sharing {
     /// Maximum that the fleet admits under each limit.
     bounds: Vec<Bound>,
     /// Maximum time that a request waits for the relay.
     waits_at_most_ns: u64,
-    /// True if busy keys get tokens in advance, so that few of their requests wait.
+    /// True if tokens for busy keys are requested in advance, so that few requests have to wait.
     #[serde(rename = "leases_beforehand")]
     prefetches: bool,
-    /// Decision while the relay does not answer.
+    /// How requests are decided while the relay does not answer.
     on_outage: OnOutage,
-    /// All effects in words, one line each.
+    /// Descriptions of all effects, one line each.
     pub meaning: Vec<String>,
 }
 
@@ -38,16 +39,16 @@ pub struct Sharing {
 #[derive(Debug, Serialize)]
 struct Bound {
     limit: String,
-    /// Length of the time for which the maximum holds: any time span of this length or, for a fixed window, each
-    /// window.
+    /// Duration to which the maximum applies: any time span of this length or, for a fixed window, each window.
     window_ns: u64,
-    /// Maximum number of units without credit, for any number of Envoys.
+    /// Maximum number of units without credit, independent of the number of Envoys.
     at_most: u64,
-    /// Number of units that each Envoy may admit on credit in addition.
+    /// Additional number of units that each Envoy may admit on credit.
     at_most_more_per_envoy: u64,
 }
 
-/// Describes the sharing of a rule. Returns `None` if each Envoy has separate buckets, or if the rule is off.
+/// Describes the effects of sharing a rule's buckets. Returns `None` if each Envoy has its own buckets, or if the rule
+/// is off.
 pub fn sharing(rule: &Rule, fleet: Option<&FleetSettings>) -> Option<Sharing> {
     if rule.scope == Scope::Envoy || rule.mode == Mode::Off {
         return None;
@@ -99,8 +100,8 @@ impl Bound {
     }
 }
 
-/// Returns the shortest of [`SPANS`] that is at least as long as the rate's period, with its name and form. Returns the
-/// period if it is longer than a day.
+/// Returns the shortest duration in [`SPANS`] that is at least as long as the rate's period, with its name and short
+/// form. If the period is longer than a day, returns the period.
 fn span(rate: Rate) -> (Nanos, String, String) {
     let period = rate.period();
     let named = SPANS.iter().find(|(span, ..)| period <= *span);
@@ -110,7 +111,7 @@ fn span(rate: Rate) -> (Nanos, String, String) {
     )
 }
 
-/// Describes the bounds of all limits, one line each.
+/// Describes the upper bounds of all limits, one line each.
 fn bounds_in_words(
     limits: &[(&str, Shared)],
     settings: &LeaseSettings,
@@ -138,7 +139,7 @@ fn bounds_in_words(
     lines.collect()
 }
 
-/// Describes a bound: `at most 15 + 0.5/s × (60s + 200ms) = 45 in any minute`.
+/// Describes an upper bound: `at most 15 + 0.5/s × (60s + 200ms) = 45 in any minute`.
 fn bound_in_words(limit: Shared, settings: &LeaseSettings, units: &str) -> String {
     let lease = settings.lease;
     match limit {
@@ -168,8 +169,8 @@ fn bound_in_words(limit: Shared, settings: &LeaseSettings, units: &str) -> Strin
     }
 }
 
-/// Formats a rate per second (`0.5/s`) if the bound is per minute and thousandths are exact. Otherwise formats the rate
-/// with its own period.
+/// Formats a rate per second (`0.5/s`) if the bound is per minute and three decimals are exact. Otherwise, formats the
+/// rate with its own period.
 fn pace(rate: Rate, span: Nanos) -> String {
     let per_second = u128::from(rate.amount()) * 1_000_000_000_000;
     let period = u128::from(rate.period().get());
@@ -212,7 +213,7 @@ fn waits(rule: &Rule, terms: &Terms) -> Vec<String> {
     }
 }
 
-/// Describes the decisions during an outage.
+/// Describes how requests are decided during an outage.
 fn outage(rule: &Rule, fleet: &FleetSettings) -> String {
     let begin = "if the relay does not answer,";
     match (fleet.on_outage, rule.mode) {
@@ -234,8 +235,8 @@ fn outage(rule: &Rule, fleet: &FleetSettings) -> String {
     }
 }
 
-/// Describes the bounds while one Envoy gets no answers from the relay for a time D and other Envoys get answers, one
-/// line each.
+/// Describes the upper bounds, one line each, if one Envoy gets no answers from the relay for a time D but other Envoys
+/// do.
 fn failures(limits: &[(&str, Shared)], settings: &LeaseSettings) -> Vec<String> {
     let lines = limits.iter().enumerate().map(|(index, (name, limit))| {
         let begin = match index {

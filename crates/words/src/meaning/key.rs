@@ -1,4 +1,4 @@
-//! Describes the key of a rule, and its verdict on requests without a key or with several values for it.
+//! Describes the key of a rule, and how the rule treats requests that lack the key or have several values for it.
 
 use loudou_rules::rule::{KeyPart, Mode, OnAmbiguousKey, OnMissingKey, Rule, SourcePrefix};
 
@@ -14,7 +14,7 @@ pub fn group(rule: &Rule) -> String {
     }
 }
 
-/// Describes a part of a key. Returns `None` for a literal, because it is equal for all requests.
+/// Describes a part of a key. Returns `None` for a literal, because a literal is the same for all requests.
 fn part(part: &KeyPart) -> Option<String> {
     Some(match part {
         KeyPart::Literal(_) => return None,
@@ -54,8 +54,8 @@ fn source(prefix: SourcePrefix) -> String {
     }
 }
 
-/// Describes the refusal of requests with several values for a part of the key. Returns `None` if the rule does not
-/// refuse them.
+/// Describes that requests with several values for a part of the key are refused. Returns `None` if the rule does not
+/// refuse such requests.
 pub(super) fn ambiguous(rule: &Rule) -> Option<String> {
     if rule.on_ambiguous_key != OnAmbiguousKey::Refuse {
         return None;
@@ -76,7 +76,7 @@ pub(super) fn ambiguous(rule: &Rule) -> Option<String> {
 }
 
 /// Describes `on_missing_key`. Parts that almost every request has, such as an address or a path, are mentioned only if
-/// the key has no other part and the setting is not the default.
+/// the key has no other parts and the setting is not the default.
 pub(super) fn missing(rule: &Rule) -> Option<String> {
     let often = |part: &&KeyPart| {
         !matches!(

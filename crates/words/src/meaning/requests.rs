@@ -46,7 +46,7 @@ fn path_words(path: &PathMatch) -> String {
     }
 }
 
-/// Describes a test of a value that every request has once: `host example.com`.
+/// Describes a test of a value that every request has exactly once: `host example.com`.
 fn value(name: &str, test: &Test) -> String {
     match test {
         Test::Present(true) => format!("any {name}"),

@@ -5,7 +5,7 @@ use loudou_store::UpstreamCondition;
 
 use crate::text::{counted, humanise};
 
-/// Describes the condition of such a rule.
+/// Describes the condition under which such a rule applies.
 pub(super) fn condition(when: &UpstreamCondition) -> String {
     format!(
         "only while an upstream fails: from more than {} errors within {} (of at least {} responses) until less \
@@ -25,7 +25,8 @@ fn tenths(thousandths: u32) -> String {
     }
 }
 
-/// Describes the state of a rule's upstreams, one line each. Returns no line for a rule without this condition.
+/// Describes the state of each upstream of a rule, one line each. Returns no lines if the rule does not depend on
+/// upstreams.
 pub fn upstreams(totals: &RuleTotals, now_ns: u64) -> Vec<String> {
     match totals.upstreams.as_deref() {
         None => Vec::new(),

@@ -1,12 +1,12 @@
-//! Computes the ticks of axes: counts from 0, powers of ten, and time.
+//! Computes the ticks and labels of count axes and time axes.
 
 use crate::replay::html::markup::grouped;
 use crate::replay::over_time::CALENDAR_NS;
 use loudou_words::text::{date, humanise};
 
-/// Maximum number of steps of a count axis.
+/// Maximum number of steps on a count axis.
 const COUNT_STEPS: u64 = 4;
-/// Maximum number of steps of a time axis.
+/// Maximum number of steps on a time axis.
 const TIME_STEPS: u64 = 7;
 const SECOND_NS: u64 = 1_000_000_000;
 /// Step widths that match clock and calendar units, in seconds.
@@ -15,7 +15,7 @@ const CLOCK_S: [u64; 23] = [
     86_400, 172_800, 604_800, 1_209_600, 2_592_000, 7_776_000,
 ];
 
-/// Returns the ticks for counts up to `most`. The last tick is at least `most`.
+/// Returns the ticks for an axis of counts up to `most`. The last tick is at least `most`.
 pub(super) fn counts(most: u64) -> Vec<u64> {
     let most = most.max(1);
     let step = decimal_step(most, COUNT_STEPS);
@@ -31,7 +31,7 @@ fn decimal_step(span: u64, steps: u64) -> u64 {
     found.unwrap_or(span)
 }
 
-/// Formats a count in a few characters, as a label.
+/// Formats a count as a short label.
 pub(super) fn label(count: u64) -> String {
     let units = [
         (1_000_000_000_000_000, " P"),
@@ -58,19 +58,19 @@ pub(super) struct Tick {
     /// Time since the start, in nanoseconds.
     pub(super) at_ns: u64,
     pub(super) label: String,
-    /// The day, if it differs from the previous tick's day.
+    /// The date, if it differs from the date of the previous tick.
     pub(super) day: Option<String>,
 }
 
 /// A time axis.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Time {
-    /// Name of the axis, with its unit or origin.
+    /// Name of the axis, including its unit or origin.
     pub(super) name: String,
     pub(super) ticks: Vec<Tick>,
 }
 
-/// Returns the axis for a time span.
+/// Creates a time axis for a time span.
 pub(super) fn time(start_ns: u64, span_ns: u64) -> Time {
     let clock = CLOCK_S.map(|seconds| seconds.saturating_mul(SECOND_NS));
     let mut clock = clock.into_iter();
@@ -107,7 +107,7 @@ pub(super) fn time(start_ns: u64, span_ns: u64) -> Time {
     }
 }
 
-/// Returns ticks at round clock times.
+/// Returns ticks at round wall-clock times.
 fn calendar(start_ns: u64, span_ns: u64, step_ns: u64) -> Vec<Tick> {
     let first = start_ns.div_ceil(step_ns).saturating_mul(step_ns);
     let end = start_ns.saturating_add(span_ns);

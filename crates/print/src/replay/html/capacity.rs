@@ -1,29 +1,30 @@
-//! Plots the capacity that keys need at each rate, with two logarithmic axes.
+//! Plots the capacity that keys need at each rate. Both axes are logarithmic.
 
 use super::markup::{Html, percent};
 use super::{axis, timeline::tenths};
 use loudou_words::num::{float, whole};
 
 const HEIGHT_PX: u64 = 260;
-/// Number of units on an axis.
+/// Length of the rate axis, in units.
 const UNITS: u64 = 10_000;
-/// Labels that are closer together than this are left out.
+/// Minimum distance between two labels, in units. Labels that are closer together are omitted.
 const LABEL_UNITS: u64 = 700;
 
-/// A rate with its label.
+/// A rate and its label on the axis.
 pub(crate) struct Rate {
     pub(crate) per_second: f64,
     pub(crate) label: String,
 }
 
-/// A line of the plot, with a capacity for each rate.
+/// A line of the plot: one capacity for each rate.
 pub(crate) struct Series {
     pub(crate) name: &'static str,
     pub(crate) class: &'static str,
     pub(crate) capacities: Vec<u32>,
 }
 
-/// The plot. `knee` is the index of the recommended rate. The last series has its capacity.
+/// The plot. `knee` is the index of the recommended rate. The last series contains the recommended
+/// capacities.
 pub(crate) struct Plot<'a> {
     pub(crate) name: &'a str,
     pub(crate) rates: &'a [Rate],
@@ -158,7 +159,7 @@ impl Plot<'_> {
         }
     }
 
-    /// Returns the knee's position, capacity and rate.
+    /// Returns the position on the axis, the capacity and the rate of the knee.
     fn knee(&self) -> Option<(u64, u32, &Rate)> {
         let knee = self.knee?;
         let capacity = self.series.last()?.capacities.get(knee)?;
@@ -177,7 +178,8 @@ impl Plot<'_> {
             &[("class", "knee"), ("cx", &x), ("cy", &cy), ("r", "7")],
             "",
         );
-        // The label is on the right because the lines descend from the left.
+        // The label is to the right of the knee, because the lines descend from left to right. Near
+        // the right edge it is to the left.
         let (class, dx) = match at {
             0..8_500 => ("knee start", "10"),
             _ => ("knee end", "-8"),
@@ -188,7 +190,7 @@ impl Plot<'_> {
     }
 }
 
-/// Adds the powers of ten.
+/// Adds the grid lines and labels of the capacity axis at powers of ten.
 fn capacity_axis(html: &mut Html, decades: u32) {
     for decade in 0..=decades {
         let capacity = 10_u64.saturating_pow(decade);
@@ -209,13 +211,13 @@ fn capacity_axis(html: &mut Html, decades: u32) {
     }
 }
 
-/// Like [`y`], but for a power of ten.
+/// Like [`y`], but for a capacity that is a power of ten.
 fn y_of_decade(decade: u32, decades: u32) -> u64 {
     let height = HEIGHT_PX * 10;
     height.saturating_sub(height * u64::from(decade) / u64::from(decades.max(1)))
 }
 
-/// Returns the distance of a capacity from the top, in tenths of a pixel.
+/// Returns the distance of a capacity from the top of the plot, in tenths of a pixel.
 fn y(capacity: u32, decades: u32) -> u64 {
     let height = float(HEIGHT_PX * 10);
     let part = f64::from(capacity.max(1)).log10() / f64::from(decades.max(1));

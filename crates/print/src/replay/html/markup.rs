@@ -1,13 +1,13 @@
-//! Writes HTML so that a text can never be interpreted as markup.
+//! Writes HTML in such a way that untrusted text is never interpreted as markup.
 
 use loudou_words::text::escape;
 
-/// A part of a page. Names and attributes are constants of this program. Everything else is
-/// escaped.
+/// An HTML fragment. The names of elements and attributes are constants of this program. Everything
+/// else is escaped.
 #[derive(Debug, Default)]
 pub(crate) struct Html(String);
 
-/// An attribute and its value.
+/// Name and value of an attribute.
 pub(crate) type Attribute<'a> = (&'static str, &'a str);
 
 impl Html {
@@ -16,8 +16,8 @@ impl Html {
         self.0.push_str(markup);
     }
 
-    /// Adds an untrusted text. Shows characters that reorder or hide others as visible escapes, as
-    /// on a terminal.
+    /// Adds untrusted text. As on a terminal, characters that reorder or hide other text are shown
+    /// as escape sequences.
     pub(crate) fn text(&mut self, text: &str) {
         for c in escape(text).chars() {
             match c {
@@ -50,7 +50,7 @@ impl Html {
         self.raw(">\n");
     }
 
-    /// Adds an element around the contents that `inside` adds.
+    /// Adds an element whose contents `inside` adds.
     pub(crate) fn within(
         &mut self,
         name: &'static str,
@@ -62,24 +62,24 @@ impl Html {
         self.close(name);
     }
 
-    /// Adds an element with a text, which may be empty.
+    /// Adds an element that contains only text, which may be empty.
     pub(crate) fn element(&mut self, name: &'static str, attributes: &[Attribute<'_>], text: &str) {
         self.within(name, attributes, |html| html.text(text));
     }
 
-    /// Returns the whole markup.
+    /// Returns the finished HTML.
     pub(crate) fn finish(self) -> String {
         self.0
     }
 }
 
-/// Formats a number with a narrow space between thousands.
+/// Formats a number with narrow spaces as thousands separators.
 pub(crate) fn grouped(number: u64) -> String {
     group(&number.to_string())
 }
 
-/// Groups the digits of a text if it is a whole number with or without a sign. Other texts are
-/// returned unchanged.
+/// Adds thousands separators if the string is a whole number, with or without a sign. Returns other
+/// strings unchanged.
 pub(crate) fn group(text: &str) -> String {
     let digits = text.trim_start_matches(['+', '-']);
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -97,7 +97,7 @@ pub(crate) fn group(text: &str) -> String {
     out
 }
 
-/// Formats `part` of `whole` as a CSS length: `12.34%`.
+/// Formats `part` of `whole` as a CSS percentage: `12.34%`.
 pub(crate) fn percent(part: u64, whole: u64) -> String {
     let hundredths = u128::from(part) * 10_000 / u128::from(whole.max(1));
     let hundredths = hundredths.min(10_000);

@@ -1,5 +1,5 @@
-//! The frame of a page: the title and the warnings above the contents, and rule files and notes
-//! below them.
+//! The layout of a page: the title and warnings are above the contents, and the rule files and
+//! notes below.
 
 use loudou_replay::input::{BadLine, InputIntake};
 use loudou_replay::summary::Trace;
@@ -14,13 +14,13 @@ use loudou_words::text::{counted, date, humanise};
 const STYLE: &str = include_str!("style.css");
 /// Maximum number of input files that are listed.
 const INPUTS: usize = 100;
-/// Maximum number of characters that are shown of a rule file.
+/// Maximum number of characters of a rule file that are shown.
 const FILE_CHARS: usize = 100_000;
-/// Maximum number of lines of a rule file that is shown unfolded. A longer file is shown on a
-/// click.
+/// Maximum number of lines of a rule file that is expanded initially. A longer file is collapsed
+/// until the user clicks on it.
 const FILE_LINES: usize = 60;
 
-/// The frame of a page.
+/// The parts of a page other than its main contents.
 pub(crate) struct Page<'a> {
     pub(crate) kind: &'static str,
     /// Name of the trace.
@@ -33,7 +33,7 @@ pub(crate) struct Page<'a> {
     pub(crate) files: &'a [RuleText],
 }
 
-/// Returns the facts about a trace.
+/// Returns the properties of a trace, as names and values.
 pub(crate) fn facts(trace: &Trace) -> Vec<(&'static str, String)> {
     let mut facts = vec![("Requests", grouped(trace.requests))];
     facts.extend(times(trace.first_ns.zip(trace.last_ns)));
@@ -44,7 +44,8 @@ pub(crate) fn facts(trace: &Trace) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// Returns the facts about the times of the first and the last request, which are in nanoseconds.
+/// Returns the start, end and duration of a trace, as names and values. `span_ns` contains the
+/// times of the first and last request.
 pub(crate) fn times(span_ns: Option<(u64, u64)>) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
     if let Some((first, last)) = span_ns {
@@ -58,7 +59,7 @@ pub(crate) fn times(span_ns: Option<(u64, u64)>) -> Vec<(&'static str, String)> 
 }
 
 impl Page<'_> {
-    /// Returns the page, with these contents.
+    /// Returns the complete page. `contents` adds its main contents.
     pub(crate) fn write(&self, contents: impl FnOnce(&mut Html)) -> String {
         let mut html = Html::default();
         html.raw("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
@@ -187,7 +188,7 @@ fn inputs(html: &mut Html, files: &[InputIntake]) {
     });
 }
 
-/// Adds a part with a heading.
+/// Adds a section with a heading.
 pub(crate) fn section(html: &mut Html, title: &str, contents: impl FnOnce(&mut Html)) {
     html.within("section", &[], |html| {
         html.element("h2", &[], title);
@@ -195,7 +196,7 @@ pub(crate) fn section(html: &mut Html, title: &str, contents: impl FnOnce(&mut H
     });
 }
 
-/// Adds a list of texts.
+/// Adds a list of strings.
 pub(crate) fn texts<'a>(
     html: &mut Html,
     class: &'static str,
@@ -222,7 +223,7 @@ pub(crate) fn code(html: &mut Html, text: &str) {
     });
 }
 
-/// Adds a table. If the page is too narrow, the table has a scroll bar.
+/// Adds a table. If the page is too narrow for the table, the table can be scrolled.
 pub(crate) fn table(html: &mut Html, name: &str, table: &TextTable) {
     let columns = table.columns();
     let region = [
@@ -253,7 +254,7 @@ pub(crate) fn table(html: &mut Html, name: &str, table: &TextTable) {
     });
 }
 
-/// Adds the cells of a row. The first column that may shrink becomes the row's heading.
+/// Adds the cells of a row. The cell in the first column that may shrink is the row's heading.
 fn row(html: &mut Html, cells: &[Cell], columns: &[(String, Set)]) {
     let heads = columns.iter().position(|(_, set)| *set == Set::Shrink);
     let empty = Cell::default();
@@ -291,8 +292,8 @@ const fn paint_of(paint: Paint) -> &'static str {
     }
 }
 
-/// Returns the name of a column in lower case with a capital first letter. A page has other means
-/// than capitals, as in `KEYS REFUSED`, to mark headings.
+/// Converts the name of a column from upper case to sentence case. In HTML, headings are
+/// recognisable without upper case, as in `KEYS REFUSED`.
 fn sentence(name: &str) -> String {
     if name.len() < 2 || name.contains(char::is_lowercase) {
         return group(name);

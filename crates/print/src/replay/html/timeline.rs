@@ -1,5 +1,5 @@
-//! Plots of requests over time. Widths are in percent, so that lines and labels keep their size on
-//! any screen.
+//! Plots requests over time. Widths are percentages, so that lines and labels have the same size on
+//! all screens.
 
 use loudou_replay::summary::{TimelineSummary, VerdictCounts};
 
@@ -11,13 +11,13 @@ use crate::table::{Set, TextTable};
 use loudou_words::num::count;
 use loudou_words::text::{date, humanise};
 
-/// Heights of the plots.
+/// Heights of the two kinds of plots.
 const TALL_PX: u64 = 180;
 const LOW_PX: u64 = 90;
 
-/// Returns a count of a slot.
+/// Selects one of the counts of a time slot.
 type Count = fn(&VerdictCounts) -> u64;
-/// The parts of a column from bottom to top, each with its CSS class.
+/// The parts of a column from bottom to top: the CSS class and the count of each.
 type Parts = [(&'static str, Count)];
 
 const ALL: [(&str, Count); 3] = [
@@ -31,12 +31,12 @@ struct Plot<'a> {
     name: &'a str,
     line: &'a TimelineSummary,
     parts: &'a Parts,
-    /// Largest column of all compared plots.
+    /// Value of the tallest column in all plots of the same kind, which share a scale.
     most: u64,
     height: u64,
 }
 
-/// Adds plots of one or two rule files, on a common scale.
+/// Adds plots for the rule files. Plots of the same kind have the same scale.
 pub(super) fn section(html: &mut Html, sides: &[(&str, &TimelineSummary)]) {
     if sides.iter().all(|(_, line)| line.slots.len() < 2) {
         return;
@@ -66,7 +66,7 @@ fn most(sides: &[(&str, &TimelineSummary)], parts: &Parts) -> u64 {
     slots.map(|slot| total(slot, parts)).max().unwrap_or(0)
 }
 
-/// Adds the explanation of the colours.
+/// Adds the colour legend.
 fn key(html: &mut Html, sides: &[(&str, &TimelineSummary)]) {
     html.within("p", &[("class", "key")], |html| {
         for (class, count) in ALL {
@@ -128,7 +128,7 @@ impl Plot<'_> {
         });
     }
 
-    /// Describes the plot in one sentence.
+    /// Describes the plot in one line, for screen readers.
     fn description(&self) -> String {
         let slots = self.line.slots.iter();
         let most = slots.map(|slot| total(slot, self.parts)).max();
@@ -146,7 +146,7 @@ impl Plot<'_> {
             if total(slot, self.parts) == 0 {
                 continue;
             }
-            // Each column extends slightly under the next one, so that the background does not show
+            // Each column overlaps the next one slightly, so that the background is not visible
             // between them.
             let [x, width] = [(number, 0), (1, 1)].map(|(n, more)| {
                 let hundredths = n * 10_000 / slots.max(1) + 2 * more;
@@ -160,7 +160,7 @@ impl Plot<'_> {
                     let [from, to] = [below, below + n].map(|n| self.y(n, top));
                     below += n;
                     if n > 0 {
-                        // Even the smallest count must be visible.
+                        // A minimum height keeps even the smallest count visible.
                         let tall = from.saturating_sub(to).max(10);
                         let (y, height) = (tenths(from.saturating_sub(tall)), tenths(tall));
                         let rect = [
@@ -177,7 +177,7 @@ impl Plot<'_> {
         }
     }
 
-    /// Returns the distance of a count from the top, in tenths of a pixel.
+    /// Returns the distance of a count from the top of the plot, in tenths of a pixel.
     fn y(&self, n: u64, top: u64) -> u64 {
         let height = u128::from(self.height * 10);
         let up = u128::from(n) * height / u128::from(top.max(1));
@@ -209,7 +209,7 @@ impl Plot<'_> {
                 ("y2", &end),
             ];
             html.element("line", &line, "");
-            // A narrow screen has room for every second label only.
+            // A narrow screen shows only every second label.
             let is_narrow = number.is_multiple_of(2);
             let class = if is_narrow { "time" } else { "time wide" };
             let text = |class| [("class", class), ("x", x.as_str()), ("y", label.as_str())];
@@ -232,7 +232,7 @@ impl Plot<'_> {
     }
 }
 
-/// Adds the lines and labels of a count axis.
+/// Adds the grid lines and labels of a count axis.
 fn counts(html: &mut Html, ticks: &[u64], height: u64) {
     let last = ticks.last().copied().unwrap_or(1).max(1);
     for tick in ticks {
@@ -253,7 +253,7 @@ fn counts(html: &mut Html, ticks: &[u64], height: u64) {
     }
 }
 
-/// Formats tenths of a pixel as a length.
+/// Formats tenths of a pixel as an SVG length.
 pub(super) fn tenths(n: u64) -> String {
     match (n / 10, n % 10) {
         (whole, 0) => whole.to_string(),
@@ -261,7 +261,7 @@ pub(super) fn tenths(n: u64) -> String {
     }
 }
 
-/// Formats the start of a slot.
+/// Formats the start time of a time slot.
 fn when(line: &TimelineSummary, number: u64) -> String {
     let offset = line.slot_ns.saturating_mul(number);
     if line.start_ns < CALENDAR_NS {
@@ -270,7 +270,7 @@ fn when(line: &TimelineSummary, number: u64) -> String {
     date(line.start_ns.saturating_add(offset) / 1_000_000)
 }
 
-/// Returns the plot's numbers as a table.
+/// Returns the data of the plot as a table.
 fn numbers(line: &TimelineSummary) -> TextTable {
     let mut table = TextTable::new(&[
         ("FROM", Set::Left),

@@ -1,4 +1,4 @@
-//! Shows verdicts and waits as numbers with bars.
+//! Shows counts of verdicts and waits, with bars.
 
 use loudou_replay::summary::{Requests, WaitsSummary};
 
@@ -7,7 +7,7 @@ use crate::replay::words::share;
 use crate::table::TextTable;
 use loudou_words::text::humanise;
 
-/// Explanations of columns whose names are not sufficient.
+/// Explanations of columns whose names are not self-explanatory.
 const LEGEND: [(&str, &str); 6] = [
     ("OVERRULED", "passed this rule, and a later one refused it"),
     ("SHADOW", "would be refused if the rule were enforced"),
@@ -20,7 +20,7 @@ const LEGEND: [(&str, &str); 6] = [
     ),
 ];
 
-/// Adds the share of each verdict as a number, and one bar for all.
+/// Adds the share of each verdict as a number, and a stacked bar of all verdicts.
 pub(super) fn shares(html: &mut Html, requests: Requests) {
     let total = requests.total;
     let verdicts = [
@@ -59,7 +59,7 @@ fn requests_of(count: u64, total: u64) -> String {
     format!("{} of {} requests", grouped(count), grouped(total))
 }
 
-/// Adds the explanations of a rule table's columns.
+/// Adds explanations of the columns of a rule table.
 pub(super) fn legend(html: &mut Html, table: &TextTable) {
     let shown = LEGEND.iter().filter(|(name, _)| {
         let mut columns = table.columns().iter();
@@ -75,7 +75,7 @@ pub(super) fn legend(html: &mut Html, table: &TextTable) {
     });
 }
 
-/// Adds the waits of held requests as a histogram.
+/// Adds a histogram of the waits of held requests.
 pub(super) fn waits(html: &mut Html, waits: &WaitsSummary) {
     let held = grouped(waits.held);
     let (mean, longest) = (humanise(waits.mean_ns), humanise(waits.longest_ns));

@@ -1,4 +1,4 @@
-//! Writes the needs as an HTML page.
+//! Writes the suggestions as an HTML page.
 
 use super::{NO_LIMIT, PER_MILLE, Rule, needs_table, shares, without_keys};
 use crate::replay::RuleText;
@@ -9,10 +9,10 @@ use loudou_replay::input::{InputIntake, Intake};
 use loudou_replay::suggest::{Share, Suggestion};
 use loudou_words::num::count;
 
-/// CSS classes of the plot's lines, in percentile order.
+/// CSS classes of the plot's lines, in the order of the percentiles.
 const CLASSES: [&str; PER_MILLE.len()] = ["p50", "p90", "p99", "p999"];
 
-/// Returns a page about the trace `name`.
+/// Returns a page with the suggestions for the trace `name`.
 pub(super) fn page(
     name: &str,
     found: &Suggestion,
@@ -45,7 +45,7 @@ pub(super) fn page(
     })
 }
 
-/// Returns the files, if there are several.
+/// Returns the input files, or nothing if there is only one.
 fn inputs(intake: &Intake) -> &[InputIntake] {
     match intake.inputs.as_slice() {
         [_] => &[],

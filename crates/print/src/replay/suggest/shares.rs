@@ -1,4 +1,5 @@
-//! Shows the shares of keys and requests that some capacities and rates refuse, as two tables.
+//! Shows two tables: the share of keys and the share of requests that are refused at each capacity
+//! and rate.
 
 use std::io::{self, Write};
 
@@ -9,19 +10,19 @@ use crate::replay::words::share;
 use crate::style::Style;
 use crate::table::{Cell, Paint, Set, TextTable};
 
-/// Refusals of a funnel with one capacity and one rate.
+/// Refusals of a funnel with a given capacity and rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refusals {
     pub(super) capacity: u32,
-    /// Number of keys that are refused at least once.
+    /// Number of keys with at least one refused request.
     pub(super) keys: u64,
     pub(super) requests: u64,
 }
 
-/// Returns a number from the refusals.
+/// Selects one of the counts.
 type Count = fn(&Refusals) -> u64;
 
-/// Prints the shares of keys and of requests, in percent.
+/// Prints the tables of refused keys and refused requests, in percent.
 pub(super) fn print(
     lines: &[Line],
     totals: (u64, u64),
@@ -35,7 +36,7 @@ pub(super) fn print(
     Ok(())
 }
 
-/// Returns the tables of the shares of keys and of requests, with their titles.
+/// Returns the tables of refused keys and refused requests, with their titles.
 pub(super) fn tables(lines: &[Line], (keys, requests): (u64, u64)) -> [(String, TextTable); 2] {
     let shown = shown(lines);
     let tables: [(&str, Count, u64); 2] = [
@@ -80,7 +81,8 @@ fn row<'a>(
     row
 }
 
-/// Returns the number of capacities up to the first one that refuses nothing.
+/// Returns the number of capacities to show. The last is the first capacity at which no line
+/// refuses any keys.
 fn shown(lines: &[Line]) -> usize {
     let needed = lines.iter().map(|line| {
         let refuses = |it: &&Refusals| it.keys > 0;
