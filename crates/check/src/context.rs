@@ -1,5 +1,6 @@
-//! Checks the configuration around the rules in a file for Envoy or Kubernetes: the module's
-//! failure policy and source, the requests that reach it, and that the roles find the same store.
+//! Checks the Envoy or Kubernetes configuration around the rules: the module's failure policy and
+//! source, and which requests reach the filter. Also checks that the data role and the admin role
+//! use the same store.
 
 use std::rc::Rc;
 
@@ -19,13 +20,15 @@ mod keys;
 mod roles;
 mod view;
 
-/// Adds the problems around each of these configurations, which may run in one Envoy.
+/// Adds the problems in the Envoy or Kubernetes configuration around each rule file or admin
+/// configuration. All configurations in `group` may run in the same Envoy.
 pub(crate) fn add(group: &mut [&mut Checked]) {
     let roles: Vec<Option<Role>> = group.iter().map(|checked| role(checked)).collect();
     let mut discovered: Rc<[Discovered]> = Rc::new([]);
     let mut last = std::ptr::null();
     for (index, (report, content)) in group.iter_mut().enumerate() {
-        // All configurations of a file belong to one Envoy.
+        // Look for filters with `config_discovery` once per file, because all configurations in a
+        // file belong to one Envoy.
         if let Some((file, _)) = report.context()
             && !std::ptr::eq(file, last)
         {
@@ -70,7 +73,7 @@ fn problems(
     };
     match &view.place.object {
         Some(object) => of_object(&mut view, object),
-        // The document is not an object.
+        // The document is not a Kubernetes object, so there is no configuration around it to check.
         None if report.is_manifest() => {}
         None => envoy::check(&mut view),
     }
@@ -86,8 +89,8 @@ fn of_object(view: &mut View<'_>, object: &Object) {
             istio::check(view, &object.path, kind);
         }
         "EnvoyExtensionPolicy" => gateway::check(view, &object.path),
-        // The object patches only the rules. Another object defines the filter, so there is nothing
-        // to check.
+        // This Kubernetes object patches only the rules. Another object defines the filter, so
+        // there is nothing to check here.
         _ if view.place.plugin.steps().is_empty() => {}
         _ => envoy::check(view),
     }

@@ -1,14 +1,13 @@
-//! Reader for rule files as text. It reads both YAML and JSON, and knows the position of every
-//! value.
+//! Parser for rule files in YAML or JSON. The parser records the position of every value.
 //!
-//! JSON is read as a subset of YAML. The result has two trees. One is a JSON tree for
-//! [`loudou_rules::config`], which names places by path. The other is a tree of positions, which
-//! turns such a path into line and column. YAML features that JSON lacks are refused, such as
-//! anchors, aliases, tags, several documents, and keys that are not strings. Sizes and depths are
-//! bounded.
+//! JSON is parsed as a subset of YAML. The result consists of two trees. The first is a JSON tree
+//! for [`loudou_rules::config`], which reports problems by path. The second contains the position
+//! of each value, and converts a path to a line and a column. In rule files, YAML features that
+//! JSON lacks are refused: anchors, aliases, tags, multiple documents, and keys that are not
+//! strings. File size and nesting depth are bounded.
 //!
-//! Envoy files may have anchors, aliases and tags, which are read as Envoy reads them. Kubernetes
-//! manifests may have these and several documents.
+//! Envoy files may contain anchors, aliases and tags, which are interpreted as Envoy interprets
+//! them. Kubernetes manifests may also contain multiple documents.
 
 use std::borrow::Cow;
 
@@ -32,18 +31,18 @@ mod tree;
 
 pub use tree::{Document, Fault, MAX_DEPTH, Position};
 
-/// Maximum size of an input file, in bytes. It is generous because `kustomize build` prints many
-/// objects that are skipped.
+/// Maximum size of an input file, in bytes. The limit is generous because the output of `kustomize
+/// build` contains many other objects, which are skipped.
 pub const MAX_MANIFEST_BYTES: usize = 16 << 20;
 
-/// Parses the content of a file. The error is the fault that makes it unreadable.
+/// Parses the content of a file. Returns the fault that prevents parsing, if any.
 pub fn read(bytes: &[u8]) -> Result<Document, Fault> {
     read_text(bytes, |kind| kind)
 }
 
-/// Parses the content of a file that was written for another program. It may have several
-/// documents, anchors and tags, as manifests do. Except for an Envoy file, the value is the list of
-/// documents.
+/// Parses the content of a file that was written for another program. An Envoy file is parsed as
+/// Envoy parses it. Any other file is parsed like a Kubernetes manifest, which may contain multiple
+/// documents, anchors and tags, and whose value is the list of documents.
 pub fn read_foreign(bytes: &[u8]) -> Result<Document, Fault> {
     read_text(bytes, |kind| match kind {
         Kind::Envoy => Kind::Envoy,
@@ -51,8 +50,8 @@ pub fn read_foreign(bytes: &[u8]) -> Result<Document, Fault> {
     })
 }
 
-/// Parses the content of a file. `read_as_kind` maps the kind that was recognised to the kind as
-/// which the file is parsed.
+/// Parses the content of a file. The file is parsed as the kind that `read_as_kind` returns for the
+/// detected kind.
 fn read_text(bytes: &[u8], read_as_kind: fn(Kind) -> Kind) -> Result<Document, Fault> {
     if bytes.len() > MAX_MANIFEST_BYTES {
         return Err(too_large(MAX_MANIFEST_BYTES));
@@ -79,7 +78,7 @@ fn read_as(kind: Kind, text: &str) -> Result<Document, Fault> {
         let (event, span) = event.map_err(|error| {
             let position = Position::of(*error.marker());
             let info = error.info();
-            // YAML has no surrogate pairs. Only JSON reads `\ud83d\ude00` as one character.
+            // YAML has no surrogate pairs. Only JSON decodes `\ud83d\ude00` as one character.
             let advice = if info.contains("Unicode character escape") {
                 "; write the character itself"
             } else {
@@ -92,9 +91,9 @@ fn read_as(kind: Kind, text: &str) -> Result<Document, Fault> {
     Ok(builder.finish())
 }
 
-/// Replaces each tab of a JSON document with a space. JSON allows tabs between all tokens, but YAML
-/// allows them in few places. Strict JSON has no tabs inside strings, so no value and no position
-/// changes.
+/// Replaces each tab of a JSON document with a space. JSON allows tabs between any two tokens, but
+/// YAML allows tabs in few places. In strict JSON, strings contain no literal tabs, so the
+/// replacement changes no value and no position.
 fn without_tabs(text: &str) -> Cow<'_, str> {
     if text.contains('\t') && serde_json::from_str::<IgnoredAny>(text).is_ok() {
         return Cow::Owned(text.replace('\t', " "));

@@ -1,22 +1,23 @@
-//! A rule file in the configuration of a filter: an Envoy filter, or a manifest for Kubernetes.
+//! Embeds a rule file in an Envoy filter configuration or a Kubernetes manifest.
 //!
-//! The repository's examples are the templates, so a form and its example cannot differ.
+//! The example files in the repository serve as templates, so the output always matches the
+//! examples.
 
-/// Form of a configuration with rules.
+/// Kind of configuration in which a rule file is embedded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// An entry of `http_filters` in an Envoy configuration.
     Envoy,
-    /// A `WasmPlugin` of Istio.
+    /// An Istio `WasmPlugin`.
     WasmPlugin,
-    /// A `TrafficExtension` of Istio 1.30 and newer.
+    /// A `TrafficExtension` for Istio 1.30 and newer.
     TrafficExtension,
-    /// An `EnvoyExtensionPolicy` of Envoy Gateway.
+    /// An Envoy Gateway `EnvoyExtensionPolicy`.
     EnvoyExtensionPolicy,
 }
 
 impl Form {
-    /// Returns the example of this form.
+    /// Returns the example file that serves as the template.
     const fn example(self) -> &'static str {
         match self {
             Self::Envoy => include_str!("../../../envoy/quickstart/envoy.yaml"),
@@ -30,10 +31,10 @@ impl Form {
         }
     }
 
-    /// Returns a configuration with the rules of a rule file, which is YAML in block style. The
-    /// example's own rules and its admin role are left out.
+    /// Returns a configuration that contains `rules`, a rule file as YAML in block style. The
+    /// example's own rules and its admin role are omitted.
     pub fn around(self, rules: &str) -> String {
-        // The comment at the start describes the example.
+        // Skip the comment at the start, because it describes the example.
         let lines = self.example().lines();
         let mut lines: Vec<&str> = lines.skip_while(|line| line.starts_with('#')).collect();
         if self == Self::Envoy {
@@ -66,12 +67,12 @@ fn push(out: &mut String, line: &str) {
     out.push('\n');
 }
 
-/// Returns true if a line is in a block with this indentation.
+/// Returns true if a line is blank or indented by at least `indent` characters.
 fn is_inside(line: &str, indent: usize) -> bool {
     line.trim().is_empty() || line.len().saturating_sub(line.trim_start().len()) >= indent
 }
 
-/// Returns the first filter of the example, without its indentation.
+/// Returns the lines of the first Loudou filter in the example, without their common indentation.
 fn filter<'a>(lines: &[&'a str]) -> Vec<&'a str> {
     let is_start = |line: &&&str| line.trim_start() == "- name: loudou";
     let Some(start) = lines.iter().position(|line| is_start(&line)) else {
@@ -86,7 +87,7 @@ fn filter<'a>(lines: &[&'a str]) -> Vec<&'a str> {
             break;
         }
         let line = line.get(margin..).unwrap_or_default();
-        // The example's other listener repeats this part.
+        // Skip comments about settings that the example's other listener repeats.
         if line.contains("Both listeners need") || line.contains("for both roles, and the vm_id") {
             continue;
         }
@@ -102,7 +103,7 @@ mod tests {
 
     const RULES: &str = "# Comment\nversion: 1\nrules:\n  - name: mine\n    key: []\n    limits:\n      - { algorithm: funnel, capacity: 1, rate: 1/s }\n";
 
-    /// Each form is the example around these rules, and `loudou check` accepts it.
+    /// Each form embeds these rules in its example, and `loudou check` accepts the result.
     #[test]
     fn forms_have_the_rules_and_nothing_else_of_the_example() {
         let mut wrong = Vec::new();
@@ -128,7 +129,7 @@ mod tests {
                 .map(|rule| rule.name.as_str())
                 .collect();
             let is_described = text.starts_with('#');
-            // Anchors would need the whole file of the example.
+            // An anchor would be useless without the rest of the example file.
             let is_cut = text.contains('&') || text.contains("Both listeners");
             if names != ["mine"] || checked.len() != 1 || is_described || is_cut {
                 wrong.push(format!("{form:?}: {names:?}\n{text}"));

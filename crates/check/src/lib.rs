@@ -1,6 +1,6 @@
-//! Checks rule files, Envoy configurations and Kubernetes manifests as text. Reports every problem
-//! with its place, and describes the effect of a valid file, in words and as JSON. Uses no
-//! terminal, no files and no network.
+//! Checks the text of rule files, Envoy configurations and Kubernetes manifests. Reports every
+//! problem with its position, and describes the effect of a valid file in words and as JSON. This
+//! crate accesses no terminal, files or network.
 #![forbid(unsafe_code)]
 
 use std::io::{self, Write};
@@ -19,11 +19,11 @@ mod summary;
 pub use report::{FileProblem, Paint, Report, severity};
 pub use summary::{Content, FileReport, describe};
 
-/// A configuration with its problems, and its contents if it is valid.
+/// Report on a configuration and, if the configuration is valid, its contents.
 pub type Checked = (Report, Option<Content>);
 
-/// Returns the problems of each configuration in a file and, if the configuration is valid, its
-/// contents. A rule file is one configuration. An Envoy file has one for each filter.
+/// Checks each Loudou configuration in a file. A rule file is a single configuration. An Envoy file
+/// can contain several configurations, one for each Loudou filter.
 pub fn check(name: &str, bytes: &[u8], on_preflights: Advice) -> Vec<Checked> {
     let reports = Report::of_text(name, bytes).configurations();
     let checked = reports
@@ -32,8 +32,9 @@ pub fn check(name: &str, bytes: &[u8], on_preflights: Advice) -> Vec<Checked> {
     checked.collect()
 }
 
-/// Adds problems that come from the text around the configurations. Several manifest files may
-/// belong to one Envoy, so they are checked together. Each Envoy file belongs to a different Envoy.
+/// Adds problems in the Envoy or Kubernetes configuration around the rules. All manifest files are
+/// checked together, because they may configure the same Envoy. Each Envoy file is checked
+/// separately.
 pub fn check_around(texts: &mut [Vec<Checked>]) {
     let mut manifests: Vec<&mut Checked> = Vec::new();
     for text in texts {
@@ -46,8 +47,8 @@ pub fn check_around(texts: &mut [Vec<Checked>]) {
     context::add(&mut manifests);
 }
 
-/// Returns the rules of a text for a command that takes only one rule file. Problems are printed to
-/// `err`.
+/// Returns the rules in a checked file, for commands that need exactly one set of rules. Problems
+/// are printed to `err`.
 pub fn only_rules(
     name: &str,
     checked: &[Checked],
@@ -90,7 +91,7 @@ pub fn only_rules(
     Ok(None)
 }
 
-/// Returns the warnings about a valid file.
+/// Function that returns additional warnings about a valid rule file.
 pub type Advice = fn(&RuleFile) -> Vec<Problem>;
 
 fn check_one(mut report: Report, on_preflights: Advice) -> Checked {

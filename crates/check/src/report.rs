@@ -1,10 +1,9 @@
-//! Formats problems with their places: `file:line:column`, the line itself, and a mark below the
-//! place.
+//! Formats problems: `file:line:column`, the source line, and a mark below the position.
 //!
-//! The first line has the form of a compiler message, so that editors find the place.
-//! `annotate-snippets` is not used, because it puts the place on the second line or omits the
-//! excerpt. With that crate, this module would still have to mask secrets, escape control
-//! characters and cut long lines.
+//! The first line is formatted like a compiler message, so that editors can jump to the position.
+//! The `annotate-snippets` crate is not used, because it prints the position on the second line or
+//! omits the excerpt. Even with that crate, this module would have to mask secrets, escape control
+//! characters and shorten long lines.
 
 use std::rc::Rc;
 
@@ -19,54 +18,55 @@ use crate::document::configuration::{Configuration, Place};
 use crate::document::{self, Document, Fault, Kind, Position, envoy, manifest};
 use loudou_words::text::escape;
 
-/// Maximum number of characters of a line to show.
+/// Maximum length of a quoted source line, in characters.
 const SHOWN: usize = 100;
-/// Maximum number of characters to show before the place.
+/// Maximum number of characters of a source line that are quoted before the marked position.
 const BEFORE: usize = 60;
 
 /// Function that colours a message by severity.
 pub type Paint<'a> = &'a dyn Fn(Severity, &str) -> String;
 
-/// The problems of one text.
+/// Problems of one file, or of one configuration in an Envoy or Kubernetes file.
 #[derive(Debug, Default)]
 pub struct Report {
     file: String,
-    /// Filters with this configuration, in a file for Envoy or Kubernetes.
+    /// Names of the filters with this configuration. `None` for a rule file.
     filter: Option<String>,
-    /// The file for Envoy or Kubernetes, and the place of the configuration in it.
+    /// The Envoy or Kubernetes file, and the location of the configuration in it.
     context: Option<(Rc<Document>, Place)>,
     source: Rc<[String]>,
     findings: Vec<Finding>,
-    /// Parsed text, if it could be read.
+    /// Parsed configuration, if parsing succeeded.
     pub document: Option<Document>,
-    /// True if CORS preflights end at an earlier filter.
+    /// True if an earlier filter answers or refuses CORS preflights, so that they never reach
+    /// Loudou.
     pub is_without_preflights: bool,
-    /// True if it is about manifests without a Loudou configuration.
+    /// True if the report is about a manifest file without a Loudou configuration.
     pub is_unrelated: bool,
 }
 
 #[derive(Clone, Debug)]
 struct Finding {
-    /// `None` if there is no text.
+    /// Position of the problem, or `None` if there is no parsed document.
     position: Option<Position>,
     line: String,
     problem: RuleProblem,
 }
 
-/// A problem with its file, as printed in JSON.
+/// A problem with the name of its file, as printed in JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct FileProblem {
-    /// File, as the user named it.
+    /// File name as given by the user.
     pub file: String,
-    /// Object, listener, filter and role, in a file for Envoy or Kubernetes.
+    /// Object, listener, filter and role, if the file is for Envoy or Kubernetes.
     pub filter: Option<String>,
-    /// Problem, with its place in the file.
+    /// Problem with its position in the file.
     #[serde(flatten)]
     pub problem: RuleProblem,
 }
 
 impl Report {
-    /// Parses a file and keeps its syntax problems.
+    /// Parses a file and records the parser's faults.
     pub fn of_text(file: &str, bytes: &[u8]) -> Self {
         let mut report = Self {
             file: file.to_owned(),
@@ -86,7 +86,8 @@ impl Report {
         report
     }
 
-    /// Returns a report for each Loudou configuration in a file for Envoy or Kubernetes.
+    /// Splits a report on an Envoy or Kubernetes file into one report for each Loudou
+    /// configuration. A report on a rule file is returned unchanged.
     pub fn configurations(mut self) -> Vec<Self> {
         let Some(file) = self.document.take_if(|it| it.kind != Kind::Loudou) else {
             return vec![self];
@@ -125,29 +126,30 @@ impl Report {
         }
     }
 
-    /// Returns the file that contains the configuration, and the configuration's place in it.
+    /// Returns the Envoy or Kubernetes file that contains the configuration, and the location of
+    /// the configuration in it.
     pub fn context(&self) -> Option<(&Document, &Place)> {
         let (file, place) = self.context.as_ref()?;
         Some((file, place))
     }
 
-    /// Returns true if the report is about a Kubernetes object.
+    /// Returns true if the configuration is in a Kubernetes manifest.
     pub fn is_manifest(&self) -> bool {
         let context = self.context.as_ref();
         context.is_some_and(|(file, _)| file.kind == Kind::Kubernetes)
     }
 
-    /// Returns the file, as the user named it.
+    /// Returns the file name as given by the user.
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// Returns the filter with this configuration, in a file for Envoy or Kubernetes.
+    /// Returns the names of the filters with this configuration, or `None` for a rule file.
     pub fn filter(&self) -> Option<&str> {
         self.filter.as_deref()
     }
 
-    /// Returns the name of the file or filter in messages.
+    /// Returns the name for messages: the file name and, if any, the names of the filters.
     pub fn name(&self) -> String {
         match &self.filter {
             Some(filter) => format!("{}: {filter}", self.file),
@@ -155,13 +157,13 @@ impl Report {
         }
     }
 
-    /// Returns true if the file cannot be used.
+    /// Returns true if any problem is an error, so that the file cannot be used.
     pub fn has_errors(&self) -> bool {
         let mut findings = self.findings.iter();
         findings.any(|finding| finding.problem.severity == Severity::Error)
     }
 
-    /// Adds problems of the contents, and sorts all problems in text order.
+    /// Adds problems in the configuration, and sorts all problems by position.
     pub fn add(&mut self, problems: &[Problem]) {
         for problem in problems {
             let document = self.document.as_ref();
@@ -172,7 +174,8 @@ impl Report {
         self.findings.sort_by_key(|finding| finding.position);
     }
 
-    /// Adds problems of the configuration around the rules. Their paths start at the whole file.
+    /// Adds problems in the Envoy or Kubernetes configuration around the rules. The paths of these
+    /// problems are relative to the whole file.
     pub fn add_around(&mut self, problems: &[Problem]) {
         let Some((file, place)) = &self.context else {
             return;
@@ -186,8 +189,8 @@ impl Report {
         self.findings.sort_by_key(|finding| finding.position);
     }
 
-    /// Adds the suggestion that `suggest` returns for the path and the value of a problem without a
-    /// suggestion.
+    /// Calls `suggest` with the path and value of each problem that has no suggestion, and adds the
+    /// suggestion that it returns.
     pub fn suggest(&mut self, suggest: &dyn Fn(&str, &str) -> Option<String>) {
         for Finding { line, problem, .. } in &mut self.findings {
             if problem.suggestion.is_none()
@@ -199,7 +202,8 @@ impl Report {
         }
     }
 
-    /// Converts a path in the configuration to a path in the Kubernetes object that contains it.
+    /// Converts a path relative to the configuration to a path relative to the Kubernetes object
+    /// that contains the configuration.
     fn path_in_object(&self, path: &Path) -> Path {
         let place = self.context.as_ref().map(|(_, place)| place);
         let Some((place, object)) = place.and_then(|place| Some((place, place.object.as_ref()?)))
@@ -210,7 +214,7 @@ impl Report {
         Path::from([context.steps(), path.steps()].concat())
     }
 
-    /// Returns all problems, each with its file.
+    /// Returns all problems, each with the file name.
     pub fn problems(&self) -> impl Iterator<Item = FileProblem> {
         self.findings.iter().map(|finding| FileProblem {
             file: self.file.clone(),
@@ -219,8 +223,8 @@ impl Report {
         })
     }
 
-    /// Formats all findings as text, each with its line. `paint` colours the severity and the mark,
-    /// or leaves them plain.
+    /// Formats all problems as text, each with its source line. `paint` colours the severity and
+    /// the mark, or returns them unchanged.
     pub fn lines(&self, paint: Paint<'_>) -> String {
         self.findings
             .iter()
@@ -228,7 +232,7 @@ impl Report {
             .collect()
     }
 
-    /// Returns for example `rules.yaml: 3 errors, 1 warning`.
+    /// Returns the number of errors and warnings, such as `rules.yaml: 3 errors, 1 warning`.
     pub fn count(&self) -> String {
         let count = |severity: Severity| {
             let findings = self.findings.iter();
@@ -264,7 +268,7 @@ impl Report {
         format!("{file}:{}:{}: {word} {line}\n{excerpt}", at.line, at.column)
     }
 
-    /// Returns the line of a place, with a mark below the place.
+    /// Returns the source line at a position, with a mark below the position.
     fn excerpt(&self, at: Position, mark: &str) -> String {
         let Some(line) = self.source.get(at.line.saturating_sub(1)) else {
             return String::new();
@@ -321,7 +325,7 @@ impl Finding {
     }
 }
 
-/// Returns the word for a severity.
+/// Returns the name of a severity.
 pub const fn severity(severity: Severity) -> &'static str {
     match severity {
         Severity::Error => "error",
@@ -329,13 +333,14 @@ pub const fn severity(severity: Severity) -> &'static str {
     }
 }
 
-/// Returns a path without the leading path `outer`.
+/// Returns `path` relative to `outer`, or unchanged if it does not start with `outer`.
 fn without(path: &Path, outer: &Path) -> Path {
     let steps = path.steps().strip_prefix(outer.steps());
     Path::from(steps.unwrap_or_else(|| path.steps()).to_vec())
 }
 
-/// Returns the position of a problem. A file with only a list counts as the `limits` of an edit.
+/// Returns the position of a problem. A file that is only a list contains the `limits` of an edit,
+/// so the first step of the path is skipped.
 fn locate(document: &Document, problem: &Problem) -> Position {
     let steps = problem.path.steps();
     let (Value::Array(_), Some((Step::Field(_), steps))) = (&document.value, steps.split_first())

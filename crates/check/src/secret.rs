@@ -1,15 +1,16 @@
-//! Masks the fleet's token in an excerpt, because problems show the line in which they are.
+//! Masks the fleet token in excerpts, because a report quotes the source line of each problem.
 
 use serde_json::Value;
 
-/// Field whose values are masked.
+/// Name of the field whose value is masked.
 const FIELD: &str = "token";
 const MASK: char = '*';
 
-/// Returns a line of the document, with token values masked by the same number of characters.
+/// Returns a line of the document in which each character of a token is masked.
 pub(super) fn masked(line: &str, document: Option<&Value>) -> String {
     let token = document.and_then(|document| document.pointer("/fleet/token")?.as_str());
-    // A multi-line text is not on the line of its field.
+    // The lines of a multi-line token are not on the line of the field, so they are masked by
+    // value.
     let parts = token
         .unwrap_or_default()
         .lines()
@@ -19,7 +20,8 @@ pub(super) fn masked(line: &str, document: Option<&Value>) -> String {
     })
 }
 
-/// Masks a line without a parsed document, by the name of the token's field.
+/// Masks the values that follow the field name `token` in a line. Masking by field name also works
+/// in a file that cannot be parsed.
 fn after_fields(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     let mut rest = line;
@@ -34,7 +36,7 @@ fn after_fields(line: &str) -> String {
     out
 }
 
-/// Splits the text at the next token.
+/// Splits `text` before the value of the next `token` field.
 fn next(text: &str) -> Option<(&str, &str)> {
     let mut fields = text.match_indices(FIELD);
     fields.find_map(|(at, _)| {
@@ -49,12 +51,13 @@ fn next(text: &str) -> Option<(&str, &str)> {
     })
 }
 
-/// Returns the length of the value at the start of `text`, which comes after `before`.
+/// Returns the length of the value at the start of `text`. `before` is the part of the line before
+/// the value.
 fn end(text: &str, before: &str) -> usize {
     if text.starts_with(is_quote) {
         return quoted(text).unwrap_or(text.len());
     }
-    // Within braces, a plain value ends where the next field begins.
+    // Within braces, an unquoted value ends at a comma or a closing brace.
     if before.contains('{') {
         text.find([',', '}']).unwrap_or(text.len())
     } else {
@@ -62,8 +65,8 @@ fn end(text: &str, before: &str) -> usize {
     }
 }
 
-/// Returns the length of a quoted value, with its quotes. A quote within it follows a backslash or
-/// is doubled.
+/// Returns the length of a quoted value, including its quotes. A quote inside the value is escaped
+/// with a backslash or doubled.
 fn quoted(text: &str) -> Option<usize> {
     let mut chars = text.char_indices().peekable();
     let (_, quote) = chars.next()?;

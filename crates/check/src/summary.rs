@@ -1,4 +1,4 @@
-//! Describes a valid file, in words for people and as numbers for programs.
+//! Describes a valid file, in words for people and as JSON for programs.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -14,20 +14,20 @@ use crate::Report;
 use loudou_words::meaning::{self, Sharing};
 use loudou_words::text::{bytes, escape};
 
-/// The contents of a valid file.
+/// Contents of a valid file.
 #[derive(Debug)]
 pub enum Content {
     /// Rules, with the admin API that the plugin embeds, if any.
     Rules(RuleFile, Option<EmbeddedAdmin>),
-    /// Settings of a plugin that only answers the admin API.
+    /// Settings of a plugin that only serves the admin API.
     Admin(AdminSettings),
 }
 
-/// One file as JSON.
+/// Report on one file, printed as JSON.
 #[derive(Debug, Serialize)]
 pub struct FileReport {
     file: String,
-    /// Listener, filter and role, in an Envoy file.
+    /// Object, listener, filter and role, if the file is for Envoy or Kubernetes.
     #[serde(skip_serializing_if = "Option::is_none")]
     filter: Option<String>,
     valid: bool,
@@ -36,7 +36,7 @@ pub struct FileReport {
     store: Option<StoreReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
     fleet: Option<FleetReport>,
-    /// Maximum time of all rules' regular expressions for one request.
+    /// Upper bound on the time that the regular expressions of all rules take for one request.
     #[serde(skip_serializing_if = "Option::is_none")]
     regex_worst_ns: Option<usize>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -46,13 +46,14 @@ pub struct FileReport {
 #[derive(Debug, Serialize)]
 struct StoreReport {
     buckets: u32,
-    /// Memory shared by all workers, with every bucket in use and keys of usual length.
+    /// Memory shared by all workers when every bucket is in use and keys have a typical length.
     memory_bytes: u64,
-    /// Memory shared by all workers, with keys of maximum length that are all banned.
+    /// Memory shared by all workers when every bucket is in use, keys have the maximum length, and
+    /// all keys are banned.
     memory_bytes_at_most: u64,
-    /// Additional memory of each worker.
+    /// Additional memory for each worker.
     memory_bytes_per_worker: u64,
-    /// Additional memory of each worker that holds its maximum number of requests.
+    /// Additional memory for each worker that holds the maximum number of requests.
     memory_bytes_held_per_worker: u64,
 }
 
@@ -71,24 +72,24 @@ struct FleetReport {
 struct RuleReport {
     name: String,
     mode: &'static str,
-    /// Requests that the rule matches.
+    /// Description of the requests that the rule matches.
     requests: String,
-    /// Effect of the rule's limits.
+    /// Description of the effect of the rule's limits.
     meaning: String,
     notes: Vec<String>,
-    /// Meaning of the rule's scope, if a fleet shares the buckets.
+    /// Description of how the fleet shares the rule's buckets, if the rule is shared.
     #[serde(skip_serializing_if = "Option::is_none")]
     fleet: Option<Sharing>,
-    /// Limits of each key with a scale.
+    /// Scaled limits for each override that scales the limits, by key pattern.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     scaled: BTreeMap<String, Limits>,
-    /// Memory of one bucket, including its state.
+    /// Memory for one bucket, including its state.
     bucket_bytes: usize,
     state_bytes: usize,
 }
 
 impl FileReport {
-    /// Returns the report of a file with these contents. `None` if it is invalid.
+    /// Creates the JSON report. `content` is `None` if the file is invalid.
     pub fn new(report: &Report, content: Option<&Content>) -> Self {
         let file = match content {
             Some(Content::Rules(file, _)) => Some(file),
@@ -167,7 +168,7 @@ impl RuleReport {
     }
 }
 
-/// Describes a valid file in words.
+/// Prints a description of a valid file, in words.
 pub fn describe(name: &str, content: &Content, out: &mut dyn Write) -> io::Result<()> {
     match content {
         Content::Rules(file, admin) => {
@@ -187,7 +188,7 @@ fn count(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-/// File that contains the rules.
+/// Prints the number of rules and limits, the memory needs and the fleet settings of a rule file.
 fn limits(name: &str, file: &RuleFile, out: &mut dyn Write) -> io::Result<()> {
     let limits = file.rules.iter().map(|rule| rule.limits.iter().len()).sum();
     let (name, rules) = (escape(name), count(file.rules.len(), "rule"));
@@ -251,7 +252,7 @@ fn rules(file: &RuleFile, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Describes the settings of a fleet in one line.
+/// Returns a one-line description of the fleet settings.
 fn of_fleet(fleet: &FleetSettings) -> String {
     let token = match fleet.token {
         Some(_) => "with a token",

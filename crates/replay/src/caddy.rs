@@ -1,5 +1,5 @@
-//! Reads Caddy's access log, which is JSON. The request is an object, and the time is the end of
-//! the request.
+//! Parses Caddy's JSON access log. `request` is an object, and `ts` is the time at which the
+//! request ended.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -81,11 +81,12 @@ impl<'de: 'a, 'a> Deserialize<'de> for HeaderLists<'a> {
     }
 }
 
-/// Parses a line.
+/// Parses a line of the log.
 pub(crate) fn parse(line: &[u8]) -> Result<LoggedRequest<'_>, Unread> {
     let wire: Wire<'_> = json::read(line)?;
     let Some(request) = wire.request else {
-        // Before Caddy has set up its loggers, its messages have only a level, a time and a text.
+        // Before Caddy has configured its loggers, its messages contain only `level`, `ts` and
+        // `msg`.
         let is_message = wire.level.is_some() && wire.ts.is_some() && wire.msg.is_some();
         return Err(if is_message || wire.logger.is_some() {
             Unread::Other(OtherLine::Message)
@@ -124,12 +125,12 @@ pub(crate) fn parse(line: &[u8]) -> Result<LoggedRequest<'_>, Unread> {
         status: wire.status.as_ref().and_then(status),
         settled: None,
         verdict: None,
-        // The log has all headers, so the length of the body is one of them.
+        // The log contains all request headers, including `content-length`.
         received: None,
     })
 }
 
-/// Converts a duration in seconds, rounded to microseconds.
+/// Parses a duration in seconds. Fractions are rounded to microseconds.
 fn seconds(value: &Scalar<'_>) -> Option<Nanos> {
     let seconds = match value {
         Scalar::Float(seconds) => *seconds,

@@ -1,6 +1,6 @@
-//! Measures how often a replay agrees with the proxy that wrote the log. If the log has verdicts of
-//! the filter, they show which requests were refused. Otherwise a request counts as refused if its
-//! answer has a status with which an enforced rule refuses.
+//! Measures how often a replay agrees with the proxy that wrote the log. If the log contains
+//! refusals by the filter, its verdicts show which requests were refused. Otherwise, a request
+//! counts as refused if its response status is one that an enforced rule uses for refusals.
 
 use loudou_limiter::Verdict;
 use loudou_rules::rule::{Mode, Rule};
@@ -8,26 +8,26 @@ use loudou_rules::rule::{Mode, Rule};
 use super::record::LoggedRequest;
 use super::verdict::LogVerdict;
 
-/// Numbers of requests by the log's outcome and the replay's outcome.
+/// Compares the outcome of each request in the log with its outcome in the replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Calibration {
     statuses: Vec<u16>,
-    /// True if the log has refusals by the filter.
+    /// True if the log contains refusals by the filter.
     pub(crate) has_verdicts: bool,
     by_verdict: Agreement,
     by_status: Agreement,
 }
 
-/// Numbers of requests that the log and the replay refuse or admit.
+/// Number of requests for each combination of the log's outcome and the replay's outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Agreement {
-    /// Requests that both refuse.
+    /// Requests refused in both the log and the replay.
     pub(crate) both_refused: u64,
-    /// Requests that only the log refuses.
+    /// Requests refused only in the log.
     pub(crate) only_log: u64,
-    /// Requests that only the replay refuses.
+    /// Requests refused only in the replay.
     pub(crate) only_replay: u64,
-    /// Requests that neither refuses.
+    /// Requests refused in neither the log nor the replay.
     pub(crate) neither: u64,
 }
 
@@ -42,7 +42,7 @@ impl Agreement {
         *counter += 1;
     }
 
-    /// Returns true if the log has refusals.
+    /// Returns true if any request was refused in the log.
     pub(crate) const fn has_refusals(&self) -> bool {
         self.both_refused + self.only_log > 0
     }
@@ -55,7 +55,7 @@ impl Calibration {
         calibration
     }
 
-    /// Sets the rules whose statuses count as refusals.
+    /// Sets the rules whose refusal statuses identify refused requests in the log.
     pub(crate) fn rules<'a>(&mut self, rules: impl Iterator<Item = &'a Rule>) {
         let enforced = rules.filter(|rule| rule.mode == Mode::Enforce);
         let statuses = enforced.flat_map(|rule| {
@@ -69,26 +69,27 @@ impl Calibration {
         self.statuses.dedup();
     }
 
-    /// Adds a request. A request with neither a status nor a verdict in the log is not counted.
+    /// Counts a request, unless the log contains neither its status nor a verdict.
     pub(crate) fn add(&mut self, request: &LoggedRequest<'_>, verdict: Verdict) {
         let logged = request.verdict;
         self.has_verdicts |= logged == Some(LogVerdict::Refused);
         let by_status = request.status.map(|status| {
-            // An error of the service itself is not a refusal by the proxy.
+            // If the filter admitted the request, an error status came from the service, not from
+            // the proxy.
             logged != Some(LogVerdict::Passed) && self.statuses.contains(&status)
         });
         if let Some(log_refuses) = by_status {
             self.by_status.add(log_refuses, verdict);
         }
-        // Once the log has refusals by the filter, a status never counts as a refusal, even in
-        // lines or files that lack the filter's columns.
+        // Once the log contains a refusal by the filter, a status alone never counts as a refusal,
+        // not even in lines or files without the filter's columns.
         if logged.is_some() || by_status.is_some() {
             let log_refuses = logged == Some(LogVerdict::Refused);
             self.by_verdict.add(log_refuses, verdict);
         }
     }
 
-    /// Returns the numbers of requests by both outcomes.
+    /// Returns the number of requests for each combination of outcomes.
     pub(crate) const fn agreement(&self) -> &Agreement {
         if self.has_verdicts {
             &self.by_verdict
@@ -97,7 +98,7 @@ impl Calibration {
         }
     }
 
-    /// Returns the statuses that count as refusals.
+    /// Returns the response statuses that count as refusals.
     pub(crate) fn statuses(&self) -> &[u16] {
         &self.statuses
     }

@@ -1,4 +1,4 @@
-//! Counts requests that two rule files decide differently.
+//! Counts requests on which two rule files decide differently.
 
 use loudou_limiter::Verdict;
 use loudou_rules::rule::Rule;
@@ -6,20 +6,20 @@ use loudou_rules::rule::Rule;
 use super::engine::{Reported, ReportedRule};
 use super::top::TopKeys;
 
-/// Kinds of change in [`Changes::keys`].
+/// Kinds of changes that [`Changes::keys`] counts.
 pub(crate) const NEWLY_REFUSED: usize = 0;
 pub(crate) const NO_LONGER_REFUSED: usize = 1;
 
-/// Requests with different verdicts under the two files.
+/// Requests whose verdicts differ between the two rule files.
 #[derive(Debug)]
 pub(crate) struct Changes {
-    /// Names of all rules. A rule in both files is listed once.
+    /// Names of the rules in either file. A name that occurs in both files is listed once.
     pub(crate) names: Vec<String>,
-    /// Index into `names` of each rule of the second file.
+    /// For each rule of the second file, its index in `names`.
     others: Vec<usize>,
-    /// Numbers of requests by first and second verdict.
+    /// Number of requests for each pair of verdicts: row for the first file, column for the second.
     verdicts: [[u64; 3]; 3],
-    /// Keys of requests that exactly one file refuses.
+    /// Keys of requests that exactly one of the files refuses.
     pub(crate) keys: TopKeys,
 }
 

@@ -1,4 +1,4 @@
-//! Writes one decision per request, as JSON Lines.
+//! Writes the decision on each request as a line of JSON (JSON Lines).
 
 use std::borrow::Cow;
 
@@ -9,31 +9,31 @@ use serde::Serialize;
 use super::engine::Reported;
 use super::record::{LoggedRequest, Text};
 
-/// A request of a log and its decision.
+/// A logged request and the decision on it.
 #[derive(Clone, Copy, Debug)]
 pub struct Decided<'a> {
-    /// Name of the request's file, or `None` if there is only one file.
+    /// Name of the log file that contains the request, or `None` if there is only one file.
     pub file: Option<&'a str>,
-    /// Line number in that file, from 1.
+    /// Line number in that file (1-based).
     pub line: u64,
     pub(crate) request: &'a LoggedRequest<'a>,
-    /// Outcome under the first rule file.
+    /// Outcome of the request under the first rule file.
     pub reported: &'a Reported<'a>,
 }
 
 impl Decided<'_> {
-    /// Returns the time of arrival, on the clock of the trace.
+    /// Returns the arrival time, on the clock of the trace.
     pub const fn at(&self) -> Nanos {
         self.request.at
     }
 
-    /// Returns the time at which the request ended, if the log has its duration.
+    /// Returns the time at which the request ended, if the log contains the request's duration.
     pub fn end(&self) -> Option<Nanos> {
         let duration = self.request.duration?;
         Some(self.request.at.saturating_add(duration))
     }
 
-    /// Returns a copy of the request, as rules read it.
+    /// Returns a copy of the request in the form that rules evaluate.
     pub fn sample(&self) -> Sample<'_> {
         self.request.request.clone()
     }
@@ -67,12 +67,12 @@ struct DecisionLine<'a> {
     reset_after_ns: Option<u64>,
 }
 
-/// Converts bytes of a request to text. Invalid UTF-8 is replaced.
+/// Converts bytes from a request to a string. Invalid UTF-8 is replaced.
 fn text<'a>(text: Option<&'a Text<'_>>) -> Option<Cow<'a, str>> {
     text.map(|text| String::from_utf8_lossy(text))
 }
 
-/// Appends the line of a decision to `out`.
+/// Appends a decision to `out` as one JSON line.
 pub fn write(out: &mut Vec<u8>, decided: &Decided<'_>) -> serde_json::Result<()> {
     let Decided {
         request, reported, ..

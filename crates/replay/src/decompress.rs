@@ -1,17 +1,18 @@
-//! Decompresses gzip and Zstandard input, which may have several members or frames. The first bytes
-//! show the format. Other binary files are rejected with a hint at what to do.
+//! Decompresses gzip and Zstandard input, including files with several members or frames. The
+//! format is detected from the first bytes. Other known binary formats are rejected with advice on
+//! how to convert them.
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 
 use flate2::bufread::GzDecoder;
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-/// Number of first bytes that are enough to recognise a file. The magic bytes of tar come late in
-/// its header.
+/// Number of leading bytes needed to detect every known format. The magic bytes of tar are near the
+/// end of its header.
 const MAGIC: u64 = 262;
 const BUFFER: usize = 64 << 10;
 
-/// First bytes of unreadable file types, with advice for each.
+/// Leading bytes of unsupported file types, with advice for each type.
 const OTHERS: [(&[u8], &str); 7] = [
     (
         b"BZh",
@@ -40,7 +41,7 @@ const OTHERS: [(&[u8], &str); 7] = [
     ),
 ];
 
-/// Returns a reader of the bytes in `reader`, decompressed if they are compressed.
+/// Wraps `reader` in a decompressor if its content is compressed.
 pub(crate) fn plain<'a>(mut reader: Box<dyn Read + 'a>) -> io::Result<Box<dyn Read + 'a>> {
     let mut first = Vec::new();
     reader.by_ref().take(MAGIC).read_to_end(&mut first)?;
@@ -64,7 +65,7 @@ pub(crate) fn plain<'a>(mut reader: Box<dyn Read + 'a>) -> io::Result<Box<dyn Re
     })
 }
 
-/// Returns the advice for a file with these first bytes, if the file cannot be read.
+/// Returns advice if a file that starts with these bytes has an unsupported format.
 fn other(first: &[u8]) -> Option<&'static str> {
     if first.get(257..).is_some_and(|rest| rest == b"ustar") {
         return Some("it is a tar archive; pipe it through tar -xO -f");
@@ -73,8 +74,8 @@ fn other(first: &[u8]) -> Option<&'static str> {
     found.map(|(_, advice)| *advice)
 }
 
-/// Reads the members of a gzip file in sequence. `MultiGzDecoder` of `flate2` takes the zeros that
-/// pad some gzip files for a broken member, so this reader skips them.
+/// Decompresses the members of a gzip file in sequence. Some gzip files are padded with zeros.
+/// `flate2::MultiGzDecoder` treats that padding as a broken member, but this reader skips it.
 struct Gzip<R>(Option<GzDecoder<R>>);
 
 impl<R: BufRead> Read for Gzip<R> {
@@ -103,7 +104,7 @@ impl<R: BufRead> Read for Gzip<R> {
     }
 }
 
-/// Skips zeros, and returns true if nothing else follows.
+/// Skips zero bytes. Returns true if the input ends after the zeros.
 fn is_at_end(source: &mut impl BufRead) -> io::Result<bool> {
     loop {
         let bytes = source.fill_buf()?;
@@ -117,7 +118,7 @@ fn is_at_end(source: &mut impl BufRead) -> io::Result<bool> {
     }
 }
 
-/// Returns true if a Zstandard frame, or a skippable frame, begins here.
+/// Returns true if these are the magic bytes of a Zstandard frame or a skippable frame.
 fn is_frame(bytes: &[u8]) -> bool {
     matches!(
         bytes,
@@ -125,7 +126,7 @@ fn is_frame(bytes: &[u8]) -> bool {
     )
 }
 
-/// Reads the frames of a Zstandard file in sequence.
+/// Decompresses the frames of a Zstandard file in sequence.
 struct Zstd<R> {
     source: R,
     decoder: FrameDecoder,
@@ -156,8 +157,8 @@ impl<R: BufRead> Zstd<R> {
     }
 }
 
-/// The decoder's messages describe its internals and do not distinguish a truncated file from other
-/// damage.
+/// Replaces the decoder's own error message, which describes decoder internals and does not
+/// distinguish a truncated file from other damage.
 fn damaged() -> io::Error {
     let wrong = "the Zstandard data is cut off or damaged";
     io::Error::new(io::ErrorKind::InvalidData, wrong)

@@ -1,7 +1,7 @@
-//! Encodes requests and edits as bytes for sorting. They can be decoded without parsing their log
-//! line again.
+//! Encodes requests and edits as bytes for sorting. A request can be decoded without parsing its
+//! log line again.
 //!
-//! A log has few distinct header names, so each name is stored once.
+//! A log contains few distinct header names, so each name is stored once and referred to by number.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,15 +12,16 @@ use loudou_rules::request::Sample;
 use super::record::{LoggedRequest, Text};
 use super::verdict::LogVerdict;
 
-/// Maximum number of names that are stored once. A hostile log may have any number of names.
+/// Maximum number of header names that get a number. The number is limited because a hostile log
+/// can contain arbitrarily many names.
 const MOST_NAMES: usize = 1_024;
 
-/// Position of a line: input index and line number.
+/// Location of a line: the index of its input and its line number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     /// Index of the input.
     pub(crate) input: u32,
-    /// Line number, from 1.
+    /// Line number (1-based).
     pub(crate) line: u64,
 }
 
@@ -29,16 +30,18 @@ pub(crate) struct Place {
 pub(crate) struct Names {
     numbers: HashMap<Box<str>, usize>,
     list: Vec<Box<str>>,
-    /// Header names of the last request. The next request usually has equal names in equal order.
+    /// Numbers of the last request's header names. The next request usually has the same names in
+    /// the same order.
     last: Vec<usize>,
-    /// True if there were names beyond the maximum, which have no number.
+    /// True if some names have no number because the maximum was reached.
     pub(crate) is_full: bool,
-    /// Parts that at least one request had, by [`flag`].
+    /// Request parts that occurred in at least one request, as [`flag`] bits.
     pub(crate) parts: u16,
 }
 
 impl Names {
-    /// Returns the number of `name`, which is the header at position `index` of its request.
+    /// Returns the number of a header name, or `None` if the maximum is reached. `index` is the
+    /// position of the header in its request.
     fn number(&mut self, index: usize, name: &str) -> Option<usize> {
         if let Some(number) = self.last.get(index)
             && self.list.get(*number).is_some_and(|last| **last == *name)
@@ -66,13 +69,13 @@ impl Names {
         Some(number)
     }
 
-    /// Returns all names that have a number.
+    /// Returns all numbered names, in the order of their numbers.
     pub(crate) fn list(&self) -> &[Box<str>] {
         &self.list
     }
 }
 
-/// Flags in the first bytes of a request, which show the parts that it has.
+/// Flags in the first bytes of a record, which show the parts of the request that are present.
 pub(crate) mod flag {
     pub(super) const EDIT: u16 = 1;
     pub(crate) const METHOD: u16 = 1 << 1;
@@ -90,19 +93,19 @@ pub(crate) mod flag {
     pub(crate) const SETTLED: u16 = 1 << 13;
 }
 
-/// Returns true if this record is an [`edit`].
+/// Returns true if this record was written by [`edit`].
 pub(crate) fn is_edit(mut bytes: &[u8]) -> bool {
     take_flags(&mut bytes).is_some_and(|flags| flags & flag::EDIT != 0)
 }
 
-/// Appends an edit, as its log line, to `out`.
+/// Appends an edit to `out` as its original log line.
 pub(crate) fn edit(out: &mut Vec<u8>, place: Place, line: &[u8]) {
     out.extend_from_slice(&flag::EDIT.to_le_bytes());
     write_place(out, place);
     write_text(out, line);
 }
 
-/// Appends a request to `out`, without its instant.
+/// Appends a request to `out` without its timestamp, which the sorter stores separately.
 pub(crate) fn request(
     out: &mut Vec<u8>,
     names: &mut Names,
@@ -173,7 +176,7 @@ pub(crate) fn decode_edit(mut bytes: &[u8]) -> Option<(Place, &[u8])> {
     Some((take_place(rest)?, take_text(rest)?))
 }
 
-/// Decodes the output of [`request`]. Returns `None` for any other bytes.
+/// Decodes the output of [`request`]. Returns `None` if the bytes are invalid.
 pub(crate) fn decode<'a>(
     at: Nanos,
     mut bytes: &'a [u8],
@@ -189,7 +192,7 @@ pub(crate) fn decode<'a>(
     let (cost, max_wait) = (number(flag::COST), number(flag::MAX_WAIT));
     let (duration, status) = (number(flag::DURATION), number(flag::STATUS));
     let (verdict, settled) = (number(flag::VERDICT), number(flag::SETTLED));
-    // If any value is present but invalid, the whole record is rejected.
+    // A value that is present but invalid makes the whole record invalid.
     let text = |value: Option<Option<&'a [u8]>>| match value {
         Some(Some(value)) => Some(Some(Text::Borrowed(value))),
         Some(None) => None,
@@ -233,7 +236,8 @@ type Headers<'a> = Vec<(Cow<'a, str>, Text<'a>)>;
 
 fn take_headers<'a>(rest: &mut &'a [u8], names: &'a Names) -> Option<Headers<'a>> {
     let count = take_length(rest)?;
-    // Each header takes at least two bytes, so a wrong count cannot allocate much memory.
+    // Each header takes at least two bytes, so the remaining length bounds the allocation even if
+    // the count is wrong.
     let mut headers = Vec::with_capacity(count.min(rest.len()));
     for _ in 0..count {
         let name = match take_length(rest)?.checked_sub(1) {
@@ -247,7 +251,8 @@ fn take_headers<'a>(rest: &mut &'a [u8], names: &'a Names) -> Option<Headers<'a>
 
 fn take_metadata<'a>(rest: &mut &'a [u8]) -> Option<Vec<(String, Text<'a>)>> {
     let count = take_length(rest)?;
-    // Each value takes at least two bytes, so a wrong count cannot allocate much memory.
+    // Each value takes at least two bytes, so the remaining length bounds the allocation even if
+    // the count is wrong.
     let mut metadata = Vec::with_capacity(count.min(rest.len()));
     for _ in 0..count {
         let path = str::from_utf8(take_text(rest)?).ok()?.to_owned();
@@ -270,8 +275,8 @@ fn write_length(out: &mut Vec<u8>, length: usize) {
     write_number(out, loudou_words::num::count(length));
 }
 
-/// Appends a number in groups of seven bits per byte, the lowest group first. All bytes but the
-/// last have the eighth bit set.
+/// Appends a number as a little-endian base-128 varint (LEB128). In every byte except the last, the
+/// highest bit is set.
 fn write_number(out: &mut Vec<u8>, mut number: u64) {
     while number > 0x7f {
         out.push((number & 0x7f).to_le_bytes().first().copied().unwrap_or(0) | 0x80);

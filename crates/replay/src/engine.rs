@@ -1,4 +1,5 @@
-//! Decides requests by one rule file: the filter's own decision code over an in-memory store.
+//! Decides requests under one rule file, with the filter's own decision code and an in-memory
+//! store.
 
 use std::borrow::Cow;
 
@@ -14,10 +15,11 @@ use loudou_store::{GaveUp, Receipt, ReleaseReason, StoreStats, Table};
 use super::flight::InFlight;
 use super::record::{LoggedRequest, TraceEdit};
 
-/// Fixed seed, so that every run puts a key into the same page and produces the same output.
+/// Fixed hash seed. With a random seed, keys would be in different pages in each run, and the
+/// output could differ.
 const SEED: [u8; 16] = *b"loudou replay 01";
 
-/// Cost that a bucket gets back when its request ends.
+/// Cost that is returned to a bucket when the request ends.
 #[derive(Debug)]
 struct PendingReturn {
     rule: usize,
@@ -26,7 +28,7 @@ struct PendingReturn {
     why: ReleaseReason,
 }
 
-/// The end of a request, as its log line describes it.
+/// How a request ended, according to its log line.
 struct LoggedEnd<'a>(&'a LoggedRequest<'a>);
 
 impl Ended for LoggedEnd<'_> {
@@ -34,7 +36,8 @@ impl Ended for LoggedEnd<'_> {
         End::Whole
     }
 
-    /// A limiter refused a request with the status 429, so the upstream's answer is unknown.
+    /// Returns the logged status unless it is 429. A rate limiter sent that status, so the
+    /// upstream's status is unknown.
     fn status(&mut self) -> Option<u16> {
         self.0.status.filter(|status| *status != 429)
     }
@@ -60,7 +63,7 @@ impl Ended for LoggedEnd<'_> {
     }
 }
 
-/// A rule file with its buckets.
+/// The active rules of a rule file, with their buckets.
 #[derive(Debug)]
 pub(crate) struct Engine {
     rules: RuleSet,
@@ -68,10 +71,10 @@ pub(crate) struct Engine {
     store: PagedStore,
     stats: StoreStats,
     flight: InFlight<PendingReturn>,
-    /// Number of requests with an unknown duration that an in-flight limit counted. Each of them
-    /// ends as soon as it is admitted.
+    /// Number of requests of unknown duration that an in-flight limit counted. The replay ends each
+    /// of these requests as soon as it is admitted.
     pub(crate) endless: u64,
-    /// Number of requests that ended early because too many were in flight.
+    /// Number of requests that the replay ended early because too many were in flight.
     pub(crate) ended_early: u64,
 }
 
@@ -113,7 +116,7 @@ impl Engine {
         outcome
     }
 
-    /// Stores the cost that a request gives back at its end.
+    /// Schedules the cost that a request returns when it ends.
     fn follow(&mut self, record: &LoggedRequest<'_>, outcome: &Outcome, clock: Clock) {
         let now = clock.now;
         let mut is_endless = false;
@@ -127,7 +130,8 @@ impl Engine {
             }
             let why = match settlement {
                 None => ReleaseReason::Ended,
-                // A request that another rule refuses reaches no upstream, so it costs nothing.
+                // If another rule refuses the request, the request never reaches an upstream, so it
+                // costs nothing.
                 Some(_) if outcome.is_refused() => ReleaseReason::Settled(0),
                 Some(settlement) => {
                     let reserved = receipt.taken().cost();
@@ -135,8 +139,8 @@ impl Engine {
                     ReleaseReason::Settled(record.settled.unwrap_or_else(by_log))
                 }
             };
-            // A request that another rule refuses ends immediately. Any other request keeps its
-            // slot, even while it is held.
+            // If another rule refuses the request, the request ends immediately. Otherwise the
+            // request keeps its in-flight slot until its end, even while it is held.
             let end = if outcome.is_refused() {
                 now
             } else {
@@ -165,11 +169,11 @@ impl Engine {
             return;
         };
         let give = rule.release(&pending.key, &pending.receipt, pending.why, clock);
-        // The store counts a failed return in `stats`, and its cost expires later.
+        // If the return fails, the store counts the failure in `stats`, and the cost expires later.
         let (Ok(()) | Err(_)) = self.table.release(&mut self.store, &give, &mut self.stats);
     }
 
-    /// Edits a rule. Returns false if no rule has this name.
+    /// Applies an edit to a rule. Returns false if no rule has that name.
     pub(crate) fn edit(&mut self, set: &TraceEdit, now: Nanos) -> bool {
         let TraceEdit {
             rule, edit, carry, ..
@@ -185,44 +189,45 @@ impl Engine {
         &self.stats
     }
 
-    /// Returns the hard bound on the number of buckets.
+    /// Returns the maximum number of buckets.
     pub(crate) fn buckets(&self) -> u64 {
         self.table.buckets()
     }
 }
 
-/// The reported part of an outcome. It names the rule that refused, or else the enforced rule with
-/// the longest wait, or else the enforced rule with the smallest remaining fraction. Rules in
-/// shadow mode are never reported.
+/// The part of an outcome that is reported. If a rule refused the request, that rule is reported.
+/// Otherwise, the enforced rule with the longest wait is reported or, if no rule delays the
+/// request, the enforced rule with the smallest remaining fraction. Rules in shadow mode are never
+/// reported.
 #[derive(Clone, Copy, Debug)]
 pub struct Reported<'a> {
     /// Verdict on the request.
     pub verdict: Verdict,
-    /// Reported rule, or `None` if no enforced rule decided.
+    /// The reported rule, or `None` if no enforced rule decided.
     pub rule: Option<ReportedRule<'a>>,
 }
 
-/// The rule that decided a request, with the numbers to report.
+/// A rule that decided a request, with the numbers to report.
 #[derive(Clone, Copy, Debug)]
 pub struct ReportedRule<'a> {
-    /// Index of the rule.
+    /// Index of the rule in its file.
     pub index: usize,
     /// Name of the rule.
     pub name: &'a str,
     /// Key of the request, or `None` if a part of the key is missing.
     pub key: Option<&'a str>,
-    /// Delay of the request, whichever rule causes it.
+    /// Delay of the request, even if another rule causes it.
     pub wait: Nanos,
-    /// Name and numbers of the limit; `None` if the rule refused for another reason or the key is
-    /// unlimited.
+    /// Name of the deciding limit and its decision. `None` if the rule refused for a reason other
+    /// than a limit, or if the key is unlimited.
     pub limit: Option<(&'a str, &'a Decision)>,
-    /// Remaining time of the key's ban, if the ban refuses the request and has an end.
+    /// Remaining time of the key's ban, if a temporary ban refused the request.
     pub banned_for: Option<Nanos>,
     bucket: Option<&'a BucketDecision>,
 }
 
 impl<'a> Reported<'a> {
-    /// Returns the reported part of an outcome at `now`.
+    /// Selects the part of an outcome to report at the time `now`.
     pub(crate) fn of(outcome: &'a Outcome, now: Nanos) -> Self {
         let verdict = outcome.verdict();
         let mut best: Option<ReportedRule<'a>> = None;
@@ -270,7 +275,7 @@ impl ReportedRule<'_> {
         let (mine, theirs) = (wait(self), wait(other));
         let tighter = || match (self.limit, other.limit) {
             (Some((_, mine)), Some((_, theirs))) => mine.is_tighter_than(theirs),
-            // A rule with numbers takes precedence over an unlimited key.
+            // A rule that reports a limit takes precedence over a rule whose key is unlimited.
             (mine, theirs) => mine.is_some() && theirs.is_none(),
         };
         mine > theirs || (mine == theirs && tighter())

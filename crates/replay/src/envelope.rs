@@ -1,8 +1,9 @@
-//! Removes the wrapper that a container runtime puts around log lines.
+//! Removes the wrapper that container runtimes and `kubectl` put around log lines.
 //!
-//! `kubectl logs --prefix` writes `[pod/NAME/CONTAINER] ` before a line, and `--timestamps` writes
-//! a time. A CRI file has `TIME stdout F ` before a line, with `P` instead of `F` for each part of
-//! a long line but the last. Docker's `json-file` stores the line as a string in an object.
+//! `kubectl logs --prefix` writes `[pod/NAME/CONTAINER] ` before each line, and `--timestamps`
+//! writes a timestamp. In a CRI log file, `TIME stdout F ` precedes each line. A long line is split
+//! into parts, and each part except the last has `P` instead of `F`. Docker's `json-file` driver
+//! stores each line as a string in a JSON object.
 
 use serde::Deserialize;
 
@@ -12,21 +13,21 @@ use super::lines::MAX_LINE;
 /// Removes wrappers, and joins the parts of long lines.
 #[derive(Debug, Default)]
 pub(crate) struct Envelope {
-    /// Unfinished lines of the streams `stdout` and `stderr`.
+    /// Lines of `stdout` and `stderr` whose last part has not arrived yet.
     streams: [Vec<u8>; 2],
-    /// Last joined line.
+    /// Last line that was joined from parts.
     line: Vec<u8>,
-    /// True if a time before a line is kept, because the log's own lines may begin with a time.
+    /// True if a timestamp before a line is kept, because the log's own lines may begin with one.
     keeps_times: bool,
 }
 
-/// A line without its wrapper.
+/// Result of removing the wrapper from a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unwrapped<'a> {
     Line(&'a [u8]),
-    /// Part of a line that continues.
+    /// A part of a line whose remaining parts have not arrived yet.
     Part,
-    /// A line that is longer than [`MAX_LINE`] after joining.
+    /// A line that is longer than [`MAX_LINE`] after its parts were joined.
     TooLong,
 }
 
@@ -39,8 +40,8 @@ struct DockerLine<'a> {
 }
 
 impl Envelope {
-    /// Creates an envelope that removes known wrappers. Set `keeps_times` if the user has described
-    /// the log's format.
+    /// Creates an `Envelope` that removes all known wrappers. Set `keeps_times` if the user
+    /// specified a custom log format.
     pub(crate) fn new(keeps_times: bool) -> Self {
         Self {
             keeps_times,
@@ -48,7 +49,8 @@ impl Envelope {
         }
     }
 
-    /// Returns the log line within `line`.
+    /// Removes the wrapper from `line`. If `line` is the last part of a long line, returns the
+    /// joined line.
     pub(crate) fn unwrap<'a>(&'a mut self, line: &'a [u8]) -> Unwrapped<'a> {
         if let Some((stream, log)) = docker(line) {
             let log = log.bytes();
@@ -70,7 +72,7 @@ impl Envelope {
         }
     }
 
-    /// Returns the unfinished lines at the end of the input.
+    /// Returns one of the unfinished lines at the end of the input, if any.
     pub(crate) fn last(&mut self) -> Option<Vec<u8>> {
         let parts = self.streams.iter_mut().find(|parts| !parts.is_empty())?;
         Some(std::mem::take(parts)).filter(|parts| parts.len() <= MAX_LINE)
@@ -83,14 +85,15 @@ impl Envelope {
 
     fn part(&mut self, stream: usize, text: &[u8]) -> Unwrapped<'_> {
         if let Some(parts) = self.streams.get_mut(stream) {
-            // One byte more than the maximum is kept, to show that the line was too long.
+            // Keep one byte more than the maximum, so that the joined line is recognised as too
+            // long.
             let room = (MAX_LINE + 1).saturating_sub(parts.len());
             parts.extend_from_slice(text.get(..room).unwrap_or(text));
         }
         Unwrapped::Part
     }
 
-    /// Returns the joined line after its last part.
+    /// Adds the last part of a line, and returns the joined line.
     fn joined(&mut self, stream: usize, end: &[u8]) -> Unwrapped<'_> {
         self.part(stream, end);
         self.line.clear();
@@ -105,7 +108,7 @@ impl Envelope {
     }
 }
 
-/// Returns the stream and the text of a Docker `json-file` line; `None` for any other line.
+/// Returns the stream and the content of a Docker `json-file` line, or `None` for any other line.
 fn docker(line: &[u8]) -> Option<(usize, JsonStr<'_>)> {
     if !line.starts_with(b"{\"log\":\"") {
         return None;
@@ -123,7 +126,8 @@ fn without_prefix(line: &[u8]) -> &[u8] {
     end.and_then(|end| line.get(end + 2..)).unwrap_or(line)
 }
 
-/// Removes a time like `2016-10-06T00:17:09.669794202Z ` from the start of a line.
+/// Returns the rest of a line that starts with a timestamp such as `2016-10-06T00:17:09.669794202Z
+/// `, or `None` if there is no timestamp.
 fn after_time(line: &[u8]) -> Option<&[u8]> {
     let [b'0'..=b'9', b'0'..=b'9', b'0'..=b'9', b'0'..=b'9', b'-', ..] = line else {
         return None;
@@ -134,7 +138,8 @@ fn after_time(line: &[u8]) -> Option<&[u8]> {
     rest.get(1..).filter(|_| is_time)
 }
 
-/// Parses a CRI line into its stream, its text, and a flag that is true at the end of a line.
+/// Parses a CRI line, without its timestamp, into the stream, a flag that is true for the last part
+/// of a line, and the content.
 fn cri(rest: &[u8]) -> Option<(usize, bool, &[u8])> {
     let (stream, rest) = match rest.split_at_checked(7)? {
         (b"stdout ", rest) => (0, rest),
@@ -155,7 +160,7 @@ fn cri(rest: &[u8]) -> Option<(usize, bool, &[u8])> {
 mod tests {
     use super::*;
 
-    /// Returns the lines within `text`, with `None` for each line that is too long.
+    /// Returns the unwrapped lines of `text`, with `None` for each line that is too long.
     fn unwrapped(text: &[u8]) -> Vec<Option<Vec<u8>>> {
         let mut envelope = Envelope::default();
         let mut out = Vec::new();

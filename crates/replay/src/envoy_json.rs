@@ -1,6 +1,8 @@
-//! Reads Envoy's JSON access log, with the member names in the documentation of Envoy and Istio.
+//! Parses Envoy's JSON access log. The recognised member names are the names in the Envoy and Istio
+//! documentation.
 //!
-//! Other members count as headers. For example, `x_user_id` is the header `x-user-id`.
+//! All other members are treated as request headers. For example, `x_user_id` is the header
+//! `x-user-id`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,15 +18,15 @@ use super::source::address_of;
 use super::verdict::LogVerdict;
 use loudou_words::num::whole;
 
-/// A line, and its time if it has one.
+/// A log line, with its timestamp if it has one.
 struct LogWire<'a> {
     record: LoggedRequest<'a>,
     at: Option<Nanos>,
-    /// Last member that should be a time but is not.
+    /// Last member that should contain a timestamp but does not.
     unread_time: Option<(Cow<'a, str>, Scalar<'a>)>,
-    /// True if the path is the original one, before a rewrite.
+    /// True if the recorded path is the original path, before any rewrite.
     is_original: bool,
-    /// True if Envoy counted bytes. It counts them for connections, too.
+    /// True if the line has `bytes_received`, which Envoy also logs for TCP connections.
     is_stream: bool,
 }
 
@@ -75,7 +77,7 @@ impl<'a> LogWire<'a> {
                 }
             }
             "method" | ":method" | "request_method" => record.request.method = text(value),
-            // The original path, before a route rewrites it, is the path that the filter sees.
+            // The filter evaluates the original path, before a route rewrites it.
             "x-envoy-origin-path" | "x-envoy-original-path" | "x_envoy_original_path" => {
                 if let Some(path) = text(value) {
                     record.request.path = Some(path);
@@ -117,15 +119,15 @@ impl<'a> LoggedRequest<'a> {
         }
     }
 
-    /// Sets the filter's verdict. An unknown value shows that the filter did not refuse the
-    /// request.
+    /// Sets the filter's verdict. If several columns contain evidence, the strongest applies. A
+    /// value that is not recognised means that the filter did not refuse the request.
     fn verdict(&mut self, of: fn(&[u8]) -> LogVerdict, value: Scalar<'a>) {
         let verdict = text(value).map_or(LogVerdict::Unknown, |value| of(&value));
         self.verdict = self.verdict.max(Some(verdict));
     }
 }
 
-/// Parses a line.
+/// Parses a line of the log.
 pub(crate) fn parse(line: &[u8]) -> Result<LoggedRequest<'_>, Unread> {
     let wire: LogWire<'_> = json::read(line)?;
     let mut record = wire.record;
@@ -152,7 +154,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<LoggedRequest<'_>, Unread> {
     Ok(record)
 }
 
-/// Returns a value as text, if it is known.
+/// Returns a string or integer as bytes, or `None` if the value is empty, `-` or of another type.
 pub(crate) fn text(value: Scalar<'_>) -> Option<Text<'_>> {
     let text = match value {
         Scalar::Text(text) => JsonStr(text).bytes(),
@@ -169,13 +171,13 @@ pub(crate) fn time(value: &Scalar<'_>) -> Option<Nanos> {
             instant::rfc3339(text).or_else(|| instant::epoch(text))
         }
         Scalar::Whole(number) => instant::epoch(number.to_string().as_bytes()),
-        // A number of this size has microsecond precision at best.
+        // A float this large has at best microsecond precision.
         Scalar::Float(seconds) => Some(Nanos::new(whole(seconds * 1e6).saturating_mul(1_000))),
         Scalar::Other => None,
     }
 }
 
-/// Parses the status of an answer. A status of 0 means that there is none.
+/// Parses the status of a response. The status 0 means that no response was sent.
 pub(crate) fn status(value: &Scalar<'_>) -> Option<u16> {
     let status = match value {
         Scalar::Text(text) => text.parse().ok(),

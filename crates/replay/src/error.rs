@@ -1,4 +1,4 @@
-//! Errors that end a run early, and the observer of a run.
+//! Errors that end a run early, and the [`Observer`] trait for following a run.
 
 use std::{error, fmt, io};
 
@@ -7,16 +7,16 @@ use super::input::BadLine;
 
 /// Receives the decisions and the progress of a run.
 pub trait Observer {
-    /// Receives a request and its outcome under the first rule file.
+    /// Called for each request, with its outcome under the first rule file.
     fn decided(&mut self, decided: &Decided<'_>) -> io::Result<()>;
-    /// Receives the progress every few thousand lines.
+    /// Called every few thousand lines.
     fn progress(&mut self, progress: Progress) -> io::Result<()>;
 }
 
 /// Progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Reading phase. All lines are read before the first request is decided.
+    /// Reading phase, which ends before the first request is decided.
     Reading {
         /// Bytes read so far, before decompression.
         bytes: u64,
@@ -27,23 +27,24 @@ pub enum Progress {
     Deciding {
         /// Requests decided so far.
         requests: u64,
-        /// Total requests and edits to decide.
+        /// Total number of requests and edits to process.
         records: u64,
     },
 }
 
-/// Reason why a run ended before the end of its input.
+/// Reason why a run ended early.
 #[derive(Debug)]
 pub enum Error {
-    /// Cannot open or read the input with this name.
+    /// The input with this name cannot be opened or read.
     Read(String, io::Error),
-    /// Cannot sort the records on disk.
+    /// The records cannot be sorted on disk.
     Sort(io::Error),
-    /// The [`Observer`] failed.
+    /// The [`Observer`] returned an error.
     Observer(io::Error),
-    /// First bad line of a strict run.
+    /// A strict run found a bad line.
     Bad(BadLine),
-    /// Too many lines of an input and none in a known format, with the first bad line.
+    /// Too many lines of the named input were read without finding a known format. The first bad
+    /// line is included.
     Unknown(String, Option<BadLine>),
 }
 

@@ -1,19 +1,20 @@
-//! Requests in flight, for limits that count them. Each request returns its cost when its duration
-//! is over.
+//! Tracks requests in flight, for limits that count them. Each request returns its cost when it
+//! ends.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use loudou_limiter::Nanos;
 
-/// Maximum number of requests in flight. One more request ends the request with the earliest end.
+/// Maximum number of requests in flight. Beyond it, each new request ends the request that would
+/// end first.
 const MAX_IN_FLIGHT: usize = 1 << 18;
 
-/// A return at the end of a request. The return with the earliest end is the least.
+/// A cost to return when a request ends. Entries are ordered by end time.
 #[derive(Clone, Debug)]
 struct Ending<T> {
     end: Nanos,
-    /// Distinguishes requests that end at the same time.
+    /// Sequence number, which orders requests that end at the same time.
     number: u64,
     taken: T,
 }
@@ -38,7 +39,7 @@ impl<T> PartialEq for Ending<T> {
     }
 }
 
-/// All requests in flight, with the costs that they return.
+/// All requests in flight, with the costs that they return when they end.
 #[derive(Debug)]
 pub(super) struct InFlight<T> {
     under_way: BinaryHeap<Reverse<Ending<T>>>,
@@ -53,8 +54,8 @@ impl<T> InFlight<T> {
         }
     }
 
-    /// Adds a request that ends at `end`. If there are too many, returns the request that must end
-    /// now.
+    /// Adds a request that ends at `end`. If too many requests are in flight, returns the request
+    /// that must end now.
     pub(super) fn add(&mut self, end: Nanos, taken: T) -> Option<T> {
         self.number += 1;
         let number = self.number;
@@ -65,7 +66,8 @@ impl<T> InFlight<T> {
         self.under_way.pop().map(|Reverse(ending)| ending.taken)
     }
 
-    /// Returns the next request that has ended by `now`, with its end.
+    /// Removes and returns the request that ended first, with its end time, if it ended at or
+    /// before `now`.
     pub(super) fn next(&mut self, now: Nanos) -> Option<(Nanos, T)> {
         if self.under_way.peek()?.0.end > now {
             return None;

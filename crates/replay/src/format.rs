@@ -1,4 +1,4 @@
-//! Recognises the formats of traces and logs, and parses their lines.
+//! Detects the format of a trace or log, and parses its lines.
 
 use super::pattern::{self, Misfit, Pattern};
 use super::record::{LogLine, LoggedRequest, OtherLine, Unread};
@@ -7,27 +7,27 @@ use super::{caddy, envoy_json, trace};
 /// Format of a trace or log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogFormat {
-    /// JSON Lines with `at_ns`.
+    /// Loudou's own trace format: JSON Lines with `at_ns`.
     Trace,
     /// Default access log of Envoy or Istio.
     Envoy,
     /// JSON access log of Envoy, Istio or Envoy Gateway.
     EnvoyJson,
-    /// `common` and `combined` of Apache, `combined` and `main` of NGINX.
+    /// Apache's `common` and `combined`, and NGINX's `combined` and `main`.
     Combined,
     /// Apache's `vhost_combined`: the virtual host, with or without a port, then `combined`.
     VhostCombined,
     /// Default access log of ingress-nginx.
     IngressNginx,
-    /// Caddy's JSON.
+    /// Caddy's JSON access log.
     Caddy,
-    /// Access log of AWS's application load balancer.
+    /// Access log of an AWS Application Load Balancer.
     Alb,
-    /// A format that the user described.
+    /// A custom format specified by the user.
     Custom,
 }
 
-/// Columns after the client.
+/// Columns after the client address.
 const USER: &str =
     r#" $client_ident $client_user [$time_local] "$request" $status $body_bytes_sent"#;
 const CLIENT: &str = "$client";
@@ -36,7 +36,8 @@ const VHOST: &str = "$virtual_host $client_address";
 const REFERER: &str = r#" "$http_referer" "$http_user_agent""#;
 const FORWARDED: &str = r#" "$http_x_forwarded_for""#;
 const INGRESS: &str = " $request_length $request_time [$proxy_upstream_name] $upstreams";
-/// A line may have several times. The first is the time of the answer.
+/// A line contains two timestamps. The first, `$answered`, is the time of the response;
+/// `$time_iso8601` is the time of the request.
 const ALB: &str = r#"$type $answered $elb $remote_addr $target $request_time $request_time $request_time $status $target_status $received $sent "$request" "$http_user_agent" $cipher $protocol $group "$trace" "$domain" "$certificate" $priority $time_iso8601 "$rest"#;
 const ENVOY: &str = r#"[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)% %PROTOCOL%" %RESPONSE_CODE% %RESPONSE_FLAGS% "#;
 const ISTIO: &str = r#"%RESPONSE_CODE_DETAILS% %CONNECTION_TERMINATION_DETAILS% "%UPSTREAM_TRANSPORT_FAILURE_REASON%" "#;
@@ -44,7 +45,7 @@ const ENVOY_TAIL: &str = r#"%BYTES_RECEIVED% %BYTES_SENT% %DURATION% %UPSTREAM_S
 const ISTIO_TAIL: &str = " %UPSTREAM_CLUSTER% %UPSTREAM_LOCAL_ADDRESS% %DOWNSTREAM_LOCAL_ADDRESS% %DOWNSTREAM_REMOTE_ADDRESS% %REQUESTED_SERVER_NAME% %ROUTE_NAME%";
 
 impl LogFormat {
-    /// Formats that have a name.
+    /// All formats that can be selected by name.
     pub const ALL: [Self; 8] = [
         Self::Trace,
         Self::Envoy,
@@ -56,7 +57,7 @@ impl LogFormat {
         Self::Alb,
     ];
 
-    /// Returns the name for options and documents.
+    /// Returns the name used in command-line options and in the JSON output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Trace => "trace",
@@ -71,7 +72,7 @@ impl LogFormat {
         }
     }
 
-    /// Returns the text patterns of this format.
+    /// Returns the patterns of a text format. Formats based on JSON have none.
     fn patterns(self) -> Vec<Result<Pattern, String>> {
         let at_start = |parts: &[&str]| pattern::built_in(&parts.concat(), false);
         match self {
@@ -101,22 +102,23 @@ impl LogFormat {
     }
 }
 
-/// Parses the lines of one input. It recognises their format, and remembers the pattern of the last
-/// line.
+/// Parses the lines of one input. Detects their format, and remembers the pattern that matched the
+/// last line.
 #[derive(Debug)]
 pub(crate) struct LineParser {
-    /// `None` until a line shows the format.
+    /// Format of the input, or `None` until a line has been recognised.
     pub(crate) form: Option<LogFormat>,
     patterns: Vec<(LogFormat, Pattern)>,
-    /// Index of the last line's pattern.
+    /// Index of the pattern that matched the last line.
     last: usize,
 }
 
 impl LineParser {
-    /// Creates a parser of `form`, or of the format that the lines show.
+    /// Creates a parser for a `custom` pattern or the format `form`. Without either, the parser
+    /// detects the format from the lines.
     pub(crate) fn new(form: Option<LogFormat>, custom: Option<&Pattern>) -> Self {
-        // A line with a virtual host also looks like a line whose user has spaces, so patterns with
-        // a virtual host come first.
+        // A line with a virtual host could be mistaken for a line whose user name contains spaces,
+        // so patterns with a virtual host come first.
         let text = [
             LogFormat::Envoy,
             LogFormat::VhostCombined,
@@ -143,7 +145,7 @@ impl LineParser {
         }
     }
 
-    /// Parses a line that is not empty.
+    /// Parses a non-empty line.
     pub(crate) fn parse<'a>(&'a mut self, line: &'a [u8]) -> Result<LogLine<'a>, Unread> {
         match self.form {
             Some(LogFormat::Trace) => trace::parse(line),
@@ -154,7 +156,7 @@ impl LineParser {
         }
     }
 
-    /// Parses a line whose format is unknown.
+    /// Parses a line before the format is known, and detects the format.
     fn first<'a>(&'a mut self, line: &'a [u8]) -> Result<LogLine<'a>, Unread> {
         if line.trim_ascii_start().first() != Some(&b'{') {
             return self.text(line, None).map(LogLine::Request);
@@ -182,7 +184,7 @@ impl LineParser {
             .map_err(|wrong| nearest(wrong, form))
     }
 
-    /// Parses a line of text in `form`, or in any format.
+    /// Parses a line in the text format `form` or, if `form` is `None`, in any text format.
     fn text<'a>(
         &'a mut self,
         line: &'a [u8],
@@ -227,7 +229,7 @@ impl LineParser {
     }
 }
 
-/// Returns the error for a line in no known format. It names the format that comes nearest.
+/// Converts the error for the closest format to the error for a line in no known format.
 fn nearest(wrong: Unread, form: LogFormat) -> Unread {
     match wrong {
         Unread::Bad {

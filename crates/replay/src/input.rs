@@ -1,4 +1,4 @@
-//! Inputs, their statistics, and the lines that could not be read.
+//! Inputs, their statistics, and the lines that could not be parsed.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -9,21 +9,21 @@ use super::encode::{Place, flag};
 use super::format::LogFormat;
 use super::record::OtherLine;
 
-/// Number of invalid lines that are kept for display.
+/// Maximum number of bad lines that are kept for display.
 const SHOWN: usize = 5;
-/// Size of the kept part of a bad line, in bytes.
+/// Maximum size of the excerpt from a bad line, in bytes.
 const EXCERPT: usize = 120;
-/// Number of bytes that are kept from before the mistake in a bad line.
+/// Number of bytes before the error that an excerpt from a bad line includes.
 const BEFORE: usize = 60;
 
 /// Opens an [`Input`].
 pub type Open<'a> = Box<dyn FnOnce() -> io::Result<Box<dyn Read + 'a>> + 'a>;
 
-/// A file or stream to read. Gzip and Zstandard are recognised.
+/// A file or stream to read. Gzip and Zstandard compression is detected.
 pub struct Input<'a> {
-    /// Name in messages.
+    /// Name of the input in messages.
     pub name: String,
-    /// Opens the input. It is called when all earlier inputs are read.
+    /// Opens the input. Called after all earlier inputs have been read.
     pub open: Open<'a>,
 }
 
@@ -50,15 +50,16 @@ impl<'a> Input<'a> {
 pub struct InputIntake {
     /// Name of the input.
     pub name: String,
-    /// Name of its format; `None` when no line showed it.
+    /// Name of the input's format, or `None` if no line was recognised.
     pub format: Option<&'static str>,
     /// Number of lines read.
     pub lines: u64,
-    /// Number of requests among the lines.
+    /// Number of lines that are requests.
     pub requests: u64,
-    /// Number of lines that could not be read.
+    /// Number of lines that could not be parsed.
     pub bad_lines: u64,
-    /// Reason why the end of the input could not be read: it is truncated or damaged.
+    /// Error message if the rest of the input could not be read because the compressed data is
+    /// truncated or damaged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damaged: Option<String>,
 }
@@ -68,54 +69,57 @@ pub struct InputIntake {
 pub struct Intake {
     /// Inputs, in the order in which they were read.
     pub inputs: Vec<InputIntake>,
-    /// Formats of the inputs, without duplicates.
+    /// Distinct formats of the inputs.
     pub forms: Vec<LogFormat>,
     /// Number of lines read.
     pub lines: u64,
     /// Number of bytes read, after decompression.
     pub bytes: u64,
-    /// Number of requests and edits among the lines.
+    /// Number of lines that are requests or edits.
     pub records: u64,
-    /// Number of lines that could not be read.
+    /// Number of lines that could not be parsed.
     pub bad: u64,
-    /// Number of bad lines that only lack a time, so they cannot be ordered.
+    /// Number of bad lines that are valid except for their timestamp.
     pub untimed: u64,
-    /// First bad lines.
+    /// The first few bad lines.
     pub first_bad: Vec<BadLine>,
-    /// Numbers of lines that are not requests, by [`OtherLine::ALL`].
+    /// Number of lines of each kind that are not requests, in the order of [`OtherLine::ALL`].
     pub others: [u64; OtherLine::ALL.len()],
-    /// Number of lines with an earlier time than a preceding line of their input.
+    /// Number of lines whose timestamp is earlier than the latest timestamp before them in the same
+    /// input.
     pub steps_back: u64,
-    /// Largest such difference, in nanoseconds.
+    /// Largest difference between the timestamp of a line that is out of order and the latest
+    /// timestamp before it, in nanoseconds.
     pub longest_step_back_ns: u64,
-    /// True if the times of an input are whole seconds.
+    /// True if all start times or all end times in an input are whole seconds.
     pub is_coarse: bool,
-    /// Number of requests outside of the window.
+    /// Number of requests outside the replayed time window.
     pub outside: u64,
-    /// Number of requests in the window that were answered with 429.
+    /// Number of requests in the window whose response status was 429.
     pub answered_429: u64,
-    /// Number of record bytes that were sorted on disk.
+    /// Number of bytes that were written to disk for sorting.
     pub spilled: u64,
-    /// Part of a line that names the client, as given by the option `--source`.
+    /// Value of the option `--source`, which selects the client address. `None` for the default.
     pub source: Option<String>,
     pub(crate) seen: Seen,
 }
 
-/// Parts that at least one request of the input had.
+/// Request parts that occurred in at least one request.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// Parts by [`flag`].
+    /// Request parts, as [`flag`] bits.
     pub(crate) parts: u16,
-    /// Header names, in lower case, and with `-` for `_` where the format writes `_`.
+    /// Header names in lower case. If the format writes `_` for `-` in header names, `_` is
+    /// replaced with `-`.
     pub(crate) headers: Vec<String>,
-    /// True if any log has the length of request bodies.
+    /// True if any log contains the length of request bodies.
     pub(crate) has_lengths: bool,
-    /// True if there were more names than are kept.
+    /// True if the inputs contained more header names than are kept.
     pub(crate) more_headers: bool,
     /// Number of requests in the window without a client address.
     pub(crate) without_source: u64,
-    /// Number of requests whose client is taken from `x-forwarded-for`, because the log has no
-    /// column for it.
+    /// Number of requests whose client address was taken from `x-forwarded-for` because the log had
+    /// none.
     pub(crate) forwarded: u64,
 }
 
@@ -134,23 +138,23 @@ impl Seen {
     }
 }
 
-/// A line that could not be read. All of its text is untrusted.
+/// A line that could not be parsed. The message and the excerpt contain untrusted input.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BadLine {
-    /// Name of its input, if there are several.
+    /// Name of the input, if there are several inputs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Line number, from 1.
+    /// Line number (1-based).
     #[serde(rename = "line")]
     pub number: u64,
-    /// Reason why it could not be read.
+    /// Reason why the line could not be parsed.
     pub message: String,
-    /// Beginning of the line, or the part around the mistake.
+    /// Excerpt: the beginning of the line, or the part around the error.
     pub text: String,
 }
 
 impl BadLine {
-    /// Creates a bad line with the part of `text` around the offset `at`.
+    /// Creates a `BadLine` with an excerpt of `text` around the offset `at`.
     pub(crate) fn new(number: u64, message: String, text: &[u8], at: usize) -> Self {
         let start = if at < EXCERPT {
             0
@@ -185,7 +189,7 @@ impl fmt::Display for BadLine {
 }
 
 impl Intake {
-    /// Returns the format's name, if all inputs have the same format.
+    /// Returns the name of the format, or `mixed` if the inputs have different formats.
     pub fn format_name(&self) -> Option<&'static str> {
         match self.forms.as_slice() {
             [] => None,
@@ -201,7 +205,7 @@ impl Intake {
         }
     }
 
-    /// Counts an edit of a rule that does not exist.
+    /// Counts an invalid edit, such as an edit of a rule that does not exist, as a bad line.
     pub(crate) fn bad_edit(&mut self, place: Place, wrong: String, text: &[u8]) -> BadLine {
         let several = self.inputs.len() > 1;
         let mut line = BadLine::new(place.line, wrong, text, 0);
@@ -221,7 +225,7 @@ impl Intake {
         }
     }
 
-    /// Returns the numbers of lines that are not requests, by kind.
+    /// Returns the number of lines of each kind that are not requests.
     pub fn other_lines(&self) -> impl Iterator<Item = (OtherLine, u64)> {
         OtherLine::ALL.into_iter().zip(self.others)
     }

@@ -1,7 +1,7 @@
-//! Parses wall times of logs, in nanoseconds since the Unix epoch.
+//! Parses timestamps in logs. Results are in nanoseconds since the Unix epoch.
 //!
-//! This module parses the columns of a date itself, because they are few, fixed, and read for every
-//! line of a log. The calendar is `jiff`'s.
+//! The date formats are few and fixed, and every log line contains a timestamp, so this module uses
+//! its own fast parser. `jiff` does the calendar arithmetic.
 
 use jiff::civil::{Date, Time};
 use jiff::tz::Offset;
@@ -11,7 +11,8 @@ const MONTHS: [&[u8]; 12] = [
     b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
 ];
 
-/// Parses `2016-04-15T20:17:00.310Z`, with any number of decimals and any offset.
+/// Parses a timestamp such as `2016-04-15T20:17:00.310Z`, with any number of decimals and any UTC
+/// offset.
 pub fn rfc3339(text: &[u8]) -> Option<Nanos> {
     let mut rest = text;
     let year = number(&mut rest, 4)?;
@@ -25,7 +26,7 @@ pub fn rfc3339(text: &[u8]) -> Option<Nanos> {
     instant(date, time, nanos, offset(rest)?)
 }
 
-/// Parses `10/Oct/2000:13:55:36 -0700`.
+/// Parses a timestamp such as `10/Oct/2000:13:55:36 -0700`.
 pub fn common_log(text: &[u8]) -> Option<Nanos> {
     let mut rest = text;
     let day = number(&mut rest, 2)?;
@@ -41,14 +42,14 @@ pub fn common_log(text: &[u8]) -> Option<Nanos> {
     instant(date, time, 0, offset(rest.strip_prefix(b" ")?)?)
 }
 
-/// Returns the number of a month, from 1, for its short name.
+/// Returns the number of a month (1 to 12) for its abbreviated English name.
 pub(crate) fn month(name: &[u8]) -> Option<u64> {
     let found = MONTHS.iter().zip(1..).find(|(month, _)| **month == name);
     found.map(|(_, number)| number)
 }
 
-/// Parses a number of seconds, milliseconds, microseconds or nanoseconds since the epoch. The size
-/// of the number shows the unit, because all times are after 2001.
+/// Parses a number of seconds, milliseconds, microseconds or nanoseconds since the epoch. The
+/// magnitude of the number reveals the unit, assuming that all times are after 2001.
 pub fn epoch(text: &[u8]) -> Option<Nanos> {
     let mut rest = text;
     let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
@@ -66,14 +67,15 @@ pub fn epoch(text: &[u8]) -> Option<Nanos> {
     .map(Nanos::new)
 }
 
-/// Returns the instant on a clock that is `offset` from UTC; `None` before 1970, in any offset.
+/// Converts a local date and time with the given UTC offset. Returns `None` if the date or the
+/// resulting instant is before 1970.
 fn instant(date: [u64; 3], time: [u64; 3], nanos: u64, offset: Offset) -> Option<Nanos> {
     let [year, month, day] = date;
     let [hour, minute, second] = time;
     if year < 1970 {
         return None;
     }
-    // A leap second counts as the first second of the next minute.
+    // A leap second is treated as the first second of the next minute.
     let leap = u64::from(second == 60);
     let date = Date::new(i16::try_from(year).ok()?, small(month)?, small(day)?).ok()?;
     let time = Time::new(small(hour)?, small(minute)?, small(second - leap)?, 0).ok()?;
@@ -87,7 +89,7 @@ fn small(number: u64) -> Option<i8> {
     i8::try_from(number).ok()
 }
 
-/// Removes a number with exactly `digits` digits from the start of `rest`.
+/// Parses a number with exactly `digits` digits and removes it from the start of `rest`.
 fn number(rest: &mut &[u8], digits: usize) -> Option<u64> {
     let (head, tail) = rest.split_at_checked(digits)?;
     let mut number: u64 = 0;
@@ -99,7 +101,8 @@ fn number(rest: &mut &[u8], digits: usize) -> Option<u64> {
     Some(number)
 }
 
-/// Like [`number`], but after `mark`. Removes nothing if `mark` is missing.
+/// Like [`number`], but also removes `mark` before the number. Removes nothing if `mark` or the
+/// number is missing.
 fn after(rest: &mut &[u8], mark: &[u8], digits: usize) -> Option<u64> {
     let mut tail = rest.strip_prefix(mark)?;
     let number = number(&mut tail, digits)?;
@@ -107,8 +110,8 @@ fn after(rest: &mut &[u8], mark: &[u8], digits: usize) -> Option<u64> {
     Some(number)
 }
 
-/// Removes a fraction such as `.310` from `rest` and returns it in nanoseconds. Finer digits are
-/// dropped.
+/// Removes a fraction such as `.310` from the start of `rest` and returns it in nanoseconds,
+/// rounded down.
 fn decimals(rest: &mut &[u8]) -> u64 {
     let Some(tail) = rest.strip_prefix(b".") else {
         return 0;
@@ -125,7 +128,7 @@ fn decimals(rest: &mut &[u8]) -> u64 {
     nanos
 }
 
-/// Parses `Z`, `+02:00` or `-0700`.
+/// Parses a UTC offset such as `Z`, `+02:00` or `-0700`.
 fn offset(text: &[u8]) -> Option<Offset> {
     let (sign, mut rest) = match text {
         b"Z" | b"z" => return Some(Offset::UTC),

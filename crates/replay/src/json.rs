@@ -1,4 +1,4 @@
-//! JSON strings and scalars that borrow from their line.
+//! JSON strings and scalars that borrow from the parsed line.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,10 +7,10 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 
 use super::record::Text;
 
-/// Maximum number of characters of a value that a message shows.
+/// Maximum number of characters of a string that are quoted in a message.
 const EXCERPT: usize = 40;
 
-/// A string, borrowed unless it has escapes.
+/// A string, borrowed from the line unless it contains escapes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct JsonStr<'a>(pub(crate) Cow<'a, str>);
 
@@ -47,7 +47,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for JsonStr<'a> {
     }
 }
 
-/// Headers by name, in order.
+/// Header names and values, in file order.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct HeaderList<'a>(pub(crate) Vec<(Cow<'a, str>, Text<'a>)>);
 
@@ -75,18 +75,18 @@ impl<'de: 'a, 'a> Deserialize<'de> for HeaderList<'a> {
     }
 }
 
-/// Value of a member.
+/// Value of a JSON member.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Scalar<'a> {
     Text(Cow<'a, str>),
     Whole(u64),
     Float(f64),
-    /// Null, or a value that no log column needs.
+    /// `null`, or a value of a type that no log column needs.
     Other,
 }
 
 impl Scalar<'_> {
-    /// Returns the value for use in a message. It is untrusted and short.
+    /// Returns a short excerpt of the value for messages. The excerpt is untrusted input.
     pub(crate) fn excerpt(&self) -> String {
         match self {
             Self::Text(text) => format!("`{}`", text.chars().take(EXCERPT).collect::<String>()),
@@ -151,12 +151,13 @@ impl<'de: 'a, 'a> Deserialize<'de> for Scalar<'a> {
     }
 }
 
-/// Parses a line that is one JSON value.
+/// Parses a line that contains one JSON value.
 pub(crate) fn read<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, String> {
     serde_json::from_slice(line).map_err(|error| message(&error))
 }
 
-/// Returns the message with its column, but without the line number, which the caller adds.
+/// Returns the error message with the column. The line number is removed, because the caller adds
+/// the number of the line in the log.
 fn message(error: &serde_json::Error) -> String {
     let column = error.column();
     let text = error.to_string();

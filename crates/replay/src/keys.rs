@@ -1,4 +1,5 @@
-//! Counts the requests and refusals of each key of a rule. Each key has a number.
+//! Counts the requests and refusals of each key under a rule. Each key is assigned a number, which
+//! is its index into the counts.
 
 use std::collections::HashMap;
 
@@ -6,19 +7,20 @@ use loudou_limiter::fingerprint;
 
 use loudou_words::num::count;
 
-/// Maximum number of keys, over all rules of a file, with separate counts.
+/// Maximum number of keys with separate counts, over all rules of a file.
 pub const MOST_COUNTED: usize = 500_000;
 
-/// Numbers of keys, in order of appearance.
+/// Assigns numbers to keys, in order of first appearance.
 #[derive(Debug, Default)]
 pub(crate) struct KeyPlaces(
-    /// Numbers by fingerprint. With a million keys, two of them share a fingerprint in 1 of 37
-    /// million logs.
+    /// Key numbers by 64-bit fingerprint. With a million keys, the probability that two share a
+    /// fingerprint is 1 in 37 million.
     HashMap<u64, u32>,
 );
 
 impl KeyPlaces {
-    /// Returns the number of a key, or `None` if it is new and there is no room.
+    /// Returns the number of a key. A new key is assigned a number if `has_room` is true, otherwise
+    /// the result is `None`.
     pub(crate) fn place(&mut self, key: &str, has_room: bool) -> Option<usize> {
         let print = fingerprint(key);
         if let Some(place) = self.0.get(&print) {
@@ -35,26 +37,26 @@ impl KeyPlaces {
     }
 }
 
-/// Requests of each key of a rule.
+/// Requests and refusals of each key under a rule.
 #[derive(Debug, Default)]
 pub(crate) struct KeyCounts {
     places: KeyPlaces,
     requests: Vec<u32>,
     refused: Vec<u32>,
-    /// Requests of keys for which there was no room.
+    /// Requests whose keys exceeded the maximum number of keys.
     pub(crate) left_out: u64,
 }
 
-/// Values of keys at some percentiles (nearest rank).
+/// Percentiles of a value over all keys (nearest-rank method).
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Percentiles {
-    /// Half of the keys have at most this value.
+    /// The median: half of the keys have at most this value.
     pub p50: u64,
-    /// Nine in ten keys have at most this value.
+    /// 90 % of the keys have at most this value.
     pub p90: u64,
-    /// 99 in 100 keys have at most this value.
+    /// 99 % of the keys have at most this value.
     pub p99: u64,
-    /// All keys have at most this value.
+    /// Maximum over all keys.
     pub max: u64,
 }
 
@@ -76,7 +78,7 @@ impl Percentiles {
 }
 
 impl KeyCounts {
-    /// Counts a request. `all` is the number of keys of all rules.
+    /// Counts a request. `all` is the number of counted keys over all rules.
     pub(crate) fn add(&mut self, key: &str, is_refused: bool, all: &mut usize) {
         let Some(place) = self.places.place(key, *all < MOST_COUNTED) else {
             self.left_out += 1;
@@ -110,13 +112,13 @@ impl KeyCounts {
         Percentiles::of(self.requests.iter().copied().map(u64::from).collect())
     }
 
-    /// Returns the percentiles of refusals per thousand requests of a key.
+    /// Returns the percentiles of each key's refusals per thousand requests.
     pub(crate) fn refused_per_mille(&self) -> Percentiles {
         let keys = self.requests.iter().zip(&self.refused);
         let shares = keys.map(|(requests, refused)| {
             let (requests, refused) = (u64::from(*requests), u64::from(*refused));
             let share = (refused * 1_000 + requests / 2).checked_div(requests);
-            // The values 0 and 1 000 are exact.
+            // Rounding must not produce 0 unless no request was refused, nor 1 000 unless all were.
             match share.unwrap_or(0) {
                 0 => u64::from(refused > 0),
                 1_000 if refused < requests => 999,

@@ -1,11 +1,11 @@
 //! Replays recorded traffic through rule files, with the filter's own decision code.
 //!
-//! The crate uses no terminal and no network. Lines come from any reader, and results are numbers and documents.
-//! The `loudou replay` command displays them.
+//! This crate accesses no terminal and no network. The crate reads lines from any reader, and returns results as
+//! numbers and serializable documents, which the `loudou replay` command displays.
 //!
-//! [`replay()`] reads all inputs, sorts their requests by time, and passes them through a [`Run`]. A run has one
-//! rule file, or several to compare. It reports to an [`Observer`] as it advances. [`RunSummary`] is the
-//! result as a document, and [`decisions`] are JSON Lines, one per request.
+//! [`replay()`] reads all inputs, sorts their requests by time, and passes the requests through a [`Run`]. A run
+//! evaluates one rule file, or compares several. The run reports decisions and progress to an [`Observer`].
+//! [`RunSummary`] is the serializable result, and [`decisions`] writes one JSON line per request.
 //!
 //! ```
 //! use loudou_replay::{Input, Observer, Progress, Reading, Run, RunSummary, decisions::Decided, replay};
@@ -36,20 +36,23 @@
 //! # Ok::<(), loudou_replay::Error>(())
 //! ```
 //!
-//! To change this crate, read it in this order:
+//! To find your way around this crate, follow the data:
 //!
-//! 1. `read` reads all inputs. It decompresses each, splits it into `lines` in bounded memory, removes the
-//!    `envelope` of a container's log, and recognises the [`format`](mod@format).
-//! 2. `trace`, `envoy_json`, `caddy` and the text formats of `pattern` parse a line into a `record`. `source`
-//!    chooses its client. `instant` parses dates, `json` JSON, and `verdict` the filter's output in logs.
-//! 3. Records are encoded and sorted: `encode` and `sort`, in memory or in a scratch file. The result is a
-//!    [`Recording`]: all requests of the `window`, in order of time.
+//! 1. `read` reads all inputs. It decompresses each input, splits it into `lines` in bounded memory, removes the
+//!    `envelope` that a container runtime adds to each line, and detects the [`format`](mod@format).
+//! 2. `trace`, `envoy_json`, `caddy` and the text formats of `pattern` parse a line into a `record`. `source` selects
+//!    the client address. `instant` parses timestamps, `json` parses JSON, and `verdict` parses the filter's output in
+//!    logs.
+//! 3. `encode` encodes the records, and `sort` sorts them by time, in memory or in a scratch file. The result is a
+//!    [`Recording`]: all requests in the `window`, in chronological order.
 //! 4. `play` passes each record to a [`run`], which passes it to an [`engine`]: the rules, their buckets, and the
 //!    requests in `flight`.
-//! 5. Outcomes are counted in bounded structures: `tally`, `top`, `timeline`, `waits`, `keys` (each key
-//!    up to half a million), `calibration` (agreement with the log's own answers), and `changes` between rule files.
-//! 6. [`summary`] collects them, with warnings and `notes`, and `rule_notes` on parts that are `missing` from a log.
-//! 7. [`suggest`](mod@suggest) finds the limits that a recording would have needed.
+//! 5. Outcomes are counted in structures of bounded size: `tally`, `top`, `timeline`, `waits`, `keys` (up to half a
+//!    million keys), `calibration` (agreement with the outcomes in the log), and `changes` (differences between rule
+//!    files).
+//! 6. [`summary`] combines the counts with warnings: `notes` on the whole run, and `rule_notes` on request parts that
+//!    rules need but that are `missing` from a log.
+//! 7. [`suggest`](mod@suggest) computes the limits that would have admitted a recording.
 #![forbid(unsafe_code)]
 
 mod caddy;

@@ -1,4 +1,5 @@
-//! Reads lines of any length in bounded memory. A line that is too long is reported but never kept.
+//! Reads lines of any length in bounded memory. A line that is too long is reported, but its
+//! content is discarded.
 
 use std::io::{self, Read};
 
@@ -6,19 +7,19 @@ use memchr::memchr;
 
 use loudou_words::num::count;
 
-/// Maximum length of a line, in bytes, without its end.
+/// Maximum length of a line in bytes, excluding the line ending.
 pub(crate) const MAX_LINE: usize = 256 << 10;
 const BUFFER: usize = 1 << 20;
 
-/// Lines of a reader, without their ends.
+/// Iterates over the lines of a reader, without their line endings.
 pub(crate) struct Lines<R> {
     reader: R,
     buffer: Vec<u8>,
-    /// Start of the buffer part that is not yet returned. It goes up to `end`.
+    /// Start of the buffered bytes that have not been returned yet, which extend to `end`.
     start: usize,
     end: usize,
     at_end: bool,
-    /// Number of the last line returned, from 1.
+    /// Number of the last line returned (1-based).
     number: u64,
     /// Number of bytes read so far.
     read: u64,
@@ -45,17 +46,18 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// Returns the number of the last line, from 1.
+    /// Returns the number of the last line returned (1-based).
     pub(crate) const fn number(&self) -> u64 {
         self.number
     }
 
-    /// Returns the number of bytes returned so far.
+    /// Returns the number of bytes in all lines returned so far, including line endings.
     pub(crate) fn bytes_done(&self) -> u64 {
         self.read.saturating_sub(count(self.end - self.start))
     }
 
-    /// Returns the next line, or `None` after the last line, which needs no line end.
+    /// Returns the next line, or `None` after the last line. The last line does not need a line
+    /// ending.
     pub(crate) fn next(&mut self) -> io::Result<Option<RawLine<'_>>> {
         let mut searched = 0;
         loop {
@@ -76,7 +78,7 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// Returns `length` bytes as a line, which `ending` more bytes end.
+    /// Consumes and returns a line of `length` bytes, followed by a line ending of `ending` bytes.
     fn take(&mut self, length: usize, ending: usize) -> RawLine<'_> {
         let line = self.start..self.start + length;
         self.start = line.end + ending;
@@ -111,7 +113,7 @@ impl<R: Read> Lines<R> {
         Ok(RawLine::TooLong)
     }
 
-    /// Moves the pending bytes to the front and reads more after them.
+    /// Moves the pending bytes to the front of the buffer, and reads more bytes after them.
     fn fill(&mut self) -> io::Result<()> {
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
@@ -137,7 +139,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Returns a few bytes at a time.
+    /// A reader that returns at most a given number of bytes per call.
     struct Drip<'a>(&'a [u8], usize);
 
     impl Read for Drip<'_> {
@@ -150,7 +152,7 @@ mod tests {
         }
     }
 
-    /// Returns all lines, with `None` for a line that is too long.
+    /// Returns all lines, with `None` for each line that is too long.
     fn all(bytes: &[u8], drip: usize) -> Vec<Option<Vec<u8>>> {
         let mut lines = Lines::new(Drip(bytes, drip));
         let mut out = Vec::new();

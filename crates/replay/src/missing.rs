@@ -1,4 +1,4 @@
-//! Finds parts of requests that rules need and that no line of a log has.
+//! Finds request parts that rules need but that no line of a log contains.
 
 use loudou_rules::rule::settlement::{Reserve, Settlement, Usage};
 use loudou_rules::rule::{Cost, KeyPart, Match, Rule};
@@ -6,27 +6,27 @@ use loudou_rules::rule::{Cost, KeyPart, Match, Rule};
 use super::encode::flag;
 use super::input::Seen;
 
-/// Use of a part in a rule.
+/// What a rule needs a request part for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     Key,
     Match,
     Cost,
-    /// The final cost of requests, for rules with `settle`.
+    /// Final cost of requests, for rules with `settle`.
     Settled,
-    /// A number of a limit that requests bring.
+    /// A number in a limit that is taken from the request's metadata.
     Numbers,
 }
 
-/// A part that no request had.
+/// A request part that a rule needs but that no request had.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MissingPart {
     pub(crate) name: String,
     pub(crate) need: Need,
 }
 
-/// Returns the parts that `rule` needs and no request had. Each part is listed once, with its first
-/// use.
+/// Returns the request parts that `rule` needs but that no request had. Each part is listed once,
+/// with the first need for it.
 pub(crate) fn missing(rule: &Rule, seen: &Seen) -> Vec<MissingPart> {
     let mut missing = MissingParts {
         seen,

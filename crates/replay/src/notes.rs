@@ -1,5 +1,5 @@
-//! Caveats about the numbers of a run. A caveat that may change the answer is a warning, any other
-//! is a note.
+//! Caveats about the results of a run. A caveat is a warning if it could change the conclusion,
+//! otherwise a note.
 
 use loudou_limiter::Nanos;
 
@@ -10,12 +10,12 @@ use super::run::{Run, Side};
 use super::top::TopKeys;
 use loudou_words::text::counted;
 
-/// Minimum number of requests for the warning that one client has nearly all of them.
+/// Minimum number of requests before the run warns that one client sent nearly all of them.
 const ENOUGH: u64 = 100;
-/// Share that counts as nearly all requests, in percent.
+/// Percentage that counts as nearly all requests.
 const NEARLY_ALL: u64 = 95;
 
-/// Returns everything that may change the answer, about the input, the clients and the rules.
+/// Returns all warnings about the input, the clients and the rules.
 pub(super) fn warnings(input: &Intake, run: &Run) -> Vec<String> {
     let mut warnings = of_log(input, run.clients.as_ref(), run.requests());
     if run.others.is_empty() {
@@ -29,8 +29,8 @@ pub(super) fn warnings(input: &Intake, run: &Run) -> Vec<String> {
     warnings
 }
 
-/// Returns the warnings about a log, which do not depend on the rules. `clients` has the busiest
-/// clients among `total` requests, if any rule counts by client.
+/// Returns the warnings that depend on the log but not on the rules. `clients` contains the clients
+/// with the most of the `total` requests, if any rule counts by client.
 pub(super) fn of_log(input: &Intake, clients: Option<&TopKeys>, total: u64) -> Vec<String> {
     let mut warnings = Vec::new();
     if total == 0 {
@@ -57,7 +57,7 @@ pub(super) fn of_log(input: &Intake, clients: Option<&TopKeys>, total: u64) -> V
     warnings
 }
 
-/// Returns notes on other things that the numbers leave out.
+/// Returns notes on lines and requests that the results exclude.
 pub(super) fn notes(input: &Intake) -> Vec<String> {
     let mut notes = Vec::new();
     for (kind, count) in input.other_lines().filter(|(_, count)| *count > 0) {
@@ -71,7 +71,8 @@ pub(super) fn notes(input: &Intake) -> Vec<String> {
     notes
 }
 
-/// Describes lines that are out of order, have no time, or are truncated.
+/// Adds warnings about lines that are out of order or have no timestamp, and about truncated
+/// inputs.
 fn order(input: &Intake, warnings: &mut Vec<String>) {
     if input.steps_back > 0 {
         let n = share(input.steps_back, input.records);
@@ -151,7 +152,8 @@ fn side(input: &Intake, run: &Run, (name, side): (&str, &Side), warnings: &mut V
     for (active, counts) in engine.rules().iter().zip(&side.tally.rules) {
         let rule = active.rule();
         rule_notes::of_log(input, name, (rule, counts), warnings);
-        // A trace that starts at zero uses a process's own clock.
+        // If a trace starts at zero, its clock starts with the process, so the phase of each period
+        // is known.
         if !run.time.is_from_zero() {
             rule_notes::of_phase(name, (rule, counts), warnings);
         }
@@ -175,7 +177,7 @@ fn side(input: &Intake, run: &Run, (name, side): (&str, &Side), warnings: &mut V
     }
 }
 
-/// Formats a part of a whole in percent, and as a count.
+/// Formats a share of a total as a percentage and a count.
 fn share(part: u64, whole: u64) -> String {
     let whole = u128::from(whole);
     let tenths = (u128::from(part) * 1_000 + whole / 2).checked_div(whole);
@@ -185,7 +187,7 @@ fn share(part: u64, whole: u64) -> String {
     format!("{least}{}.{} % ({part})", tenths / 10, tenths % 10)
 }
 
-/// Formats a time span to the millisecond.
+/// Formats a time span in seconds, rounded up to the millisecond.
 fn seconds(span: Nanos) -> String {
     let ms = span.get().div_ceil(1_000_000);
     let (seconds, ms) = (ms / 1_000, ms % 1_000);

@@ -1,8 +1,10 @@
-//! Text log formats: columns separated by literals, compiled from NGINX's or Envoy's notation.
+//! Text log formats: columns separated by literals. A format is compiled from NGINX's or Envoy's
+//! notation.
 //!
-//! NGINX and Apache escape quotes in a column, so a line is parsed from its start. Envoy does not
-//! escape them. In its logs a request ends with its protocol, the columns after the user agent are
-//! parsed from the end of the line, and the rest is the user agent.
+//! NGINX and Apache escape quotes inside a column, so a line can be parsed from left to right.
+//! Envoy does not escape quotes. In Envoy's logs, the protocol marks the end of the request column.
+//! The columns after the user agent are parsed backwards from the end of the line, and the
+//! remainder is the user agent.
 
 use columns::Columns;
 
@@ -22,49 +24,50 @@ const MOST_PIECES: usize = 64;
 /// Maximum length of a format, in bytes.
 const MAX_FORMAT: usize = 4_096;
 
-/// A column, and the literal after it.
+/// A column and the literal that follows it.
 #[derive(Clone, Debug)]
 struct Piece {
     field: Field,
-    /// Name of the column in the notation.
+    /// Name of the column as written in the format.
     name: Box<str>,
-    /// Literal after the column. It is empty only after the last column, which takes the rest of
-    /// the line.
+    /// Literal after the column. Only the last column may have an empty literal, and then extends
+    /// to the end of the line.
     then: Box<[u8]>,
 }
 
-/// Part of a notation.
+/// Part of a format.
 #[derive(Clone, Debug)]
 enum Token {
     Literal(Vec<u8>),
     Column(Field, Box<str>),
 }
 
-/// Differences between the programs that write logs.
+/// Differences between programs in how they write logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Dialect {
-    /// True if quotes and control characters in a column are escaped.
+    /// True if quotes and control characters inside a column are escaped.
     escapes: bool,
-    /// True if the log's time is the end of the request.
+    /// True if the timestamp is the time at which the request ended.
     time_is_end: bool,
 }
 
-/// Format of text lines.
+/// Format of a text log.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     lead: Box<[u8]>,
     pieces: Vec<Piece>,
-    /// Index of the column that takes the rest of the line, after all other columns are parsed.
+    /// Index of the column that receives the remainder of the line after all other columns have
+    /// been parsed.
     pivot: Option<usize>,
     dialect: Dialect,
 }
 
-/// Position at which a line departs from a format.
+/// Describes where and why a line does not match a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Misfit {
-    /// Offset in the line.
+    /// Offset of the mismatch in the line.
     pub(crate) at: usize,
-    /// Offset up to which the line otherwise matches the format.
+    /// Offset up to which the line matches the format if the mismatch is ignored.
     pub(crate) reach: usize,
     why: Why,
 }
@@ -75,17 +78,17 @@ enum Why {
     Lead,
     /// The literal after this column is missing.
     After(usize),
-    /// The value of this column has the wrong type.
+    /// The value of this column is invalid.
     Value(usize),
     /// The line continues after the last column.
     Longer,
-    /// The request's quotes are empty.
+    /// The request column is empty or contains no valid request.
     NoRequest,
     Connection,
 }
 
 impl Pattern {
-    /// Parses a format in NGINX's notation (`$remote_addr …`) or Envoy's (`%START_TIME% …`).
+    /// Compiles a format in NGINX's notation (`$remote_addr …`) or in Envoy's (`%START_TIME% …`).
     pub fn parse(format: &str) -> Result<Self, String> {
         let format = format.strip_suffix("\\n").unwrap_or(format).trim_end();
         if format.len() > MAX_FORMAT {
@@ -161,7 +164,8 @@ impl Pattern {
         Ok(pattern)
     }
 
-    /// Parses a line. `is_known` is true if other lines or the user have shown this format.
+    /// Parses a line. `is_known` is true if the user specified this format or an earlier line
+    /// matched it.
     pub(crate) fn read<'a>(
         &'a self,
         line: &'a [u8],
@@ -201,8 +205,9 @@ impl Pattern {
         }
         match garbled {
             None => Ok(columns.request()),
-            // An example is a TLS handshake on a plain-text port. The server did not accept it as a
-            // request either.
+            // The request column is malformed and the server answered with a 4xx status, so the
+            // server did not accept it as a request either. An example is a TLS handshake on a
+            // plaintext port.
             Some(wrong) if columns.is_client_error() => Err(Misfit {
                 why: Why::NoRequest,
                 ..wrong
@@ -211,7 +216,7 @@ impl Pattern {
         }
     }
 
-    /// Returns the length of the column `index` at the start of `rest`.
+    /// Returns the length of column `index`, which starts at the beginning of `rest`.
     fn end_of(&self, index: usize, rest: &[u8]) -> Option<usize> {
         let piece = self.pieces.get(index)?;
         if piece.then.is_empty() {
@@ -225,12 +230,13 @@ impl Pattern {
         }
         let next = self.pieces.get(index + 1);
         match next {
-            // The user before a time may contain anything except the text that ends a time.
+            // The column before a timestamp is the user name, which can contain anything except the
+            // literal that follows the timestamp.
             Some(time) if time.field == Field::Time && !time.then.is_empty() => {
                 let end = find(rest, &time.then)?;
                 memchr::memmem::rfind(rest.get(..end)?, &piece.then)
             }
-            // A host may be an IPv6 address, so the port follows the last colon.
+            // The host can be an IPv6 address, so the port is the part after the last colon.
             Some(port) if port.field == Field::Port => {
                 let end = find(rest, &port.then)?;
                 memchr::memmem::rfind(rest.get(..end)?, &piece.then)
@@ -238,14 +244,14 @@ impl Pattern {
             _ if self.dialect.escapes && piece.then.starts_with(b"\"") => {
                 find_unescaped(rest, &piece.then)
             }
-            // A path may have quotes, which Envoy does not escape.
+            // The path can contain quotes, which Envoy does not escape.
             _ if piece.field == Field::Request => end_of_request(rest, &piece.then),
             _ => find(rest, &piece.then),
         }
     }
 
-    /// Parses the columns from `pivot` on, backwards from the end of the line. `rest` begins at
-    /// `from`.
+    /// Parses the columns after `pivot` backwards from the end of the line, and `pivot` from the
+    /// remainder. `from` is the offset of `rest` in the line.
     fn backward<'a>(
         &'a self,
         pivot: usize,
@@ -281,7 +287,7 @@ impl Pattern {
         Ok(())
     }
 
-    /// Returns the reason why a line does not have this format.
+    /// Converts a mismatch to the error for a line that does not match this format.
     pub(crate) fn unread(&self, misfit: Misfit) -> Unread {
         let quoted = |text: &[u8]| format!("`{}`", String::from_utf8_lossy(text));
         let piece = |index: usize| self.pieces.get(index);
@@ -332,14 +338,14 @@ impl Pattern {
 }
 
 impl Misfit {
-    /// Returns true if the line has the format but is not a request.
+    /// Returns true if the line matches the format but is not a request.
     pub(crate) const fn is_other(self) -> bool {
         matches!(self.why, Why::NoRequest | Why::Connection)
     }
 }
 
-/// Joins a method, a path and a protocol to a request. Among them, only the path may contain
-/// spaces.
+/// Merges adjacent method, path and protocol columns into one request column. Of the three, only
+/// the path can contain spaces.
 fn fused(tokens: Vec<Token>) -> Vec<Token> {
     let is_space = |token: &Token| matches!(token, Token::Literal(text) if *text == *b" ");
     let mut out: Vec<Token> = Vec::with_capacity(tokens.len());
@@ -368,7 +374,7 @@ fn fused(tokens: Vec<Token>) -> Vec<Token> {
     out
 }
 
-/// Meaning of a column.
+/// Type of a column, which determines how its value is parsed and used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Field {
     Time,
@@ -380,32 +386,33 @@ pub(crate) enum Field {
     Host,
     /// Address of the client, with or without a port.
     Source,
-    /// Like [`Self::Source`], but in a built-in format, where it may be an address, a host name or
+    /// Like [`Self::Source`], but in a built-in format. The value is an address, a host name or
     /// `-`.
     Client,
-    /// Client after a virtual host with a port, which is never `-`.
+    /// Client address or host name, but never `-`, after a virtual host with a port.
     KnownClient,
-    /// Client after a virtual host without a port, which is always an address.
+    /// Client address, but never a host name, after a virtual host without a port.
     ClientAddress,
-    /// Answer of identd about the client: `-` or one word.
+    /// User name according to the client's identd: one word, or `-` if unknown.
     Ident,
-    /// User of the client, which may be any text after an address and `-`.
+    /// Authenticated user name, which can be any text if the line begins with an address and `-`.
     User,
-    /// Virtual host without a port. It is not an address, unless the log is known to have one.
+    /// Virtual host without a port. An IP address is accepted only if the format is already known.
     VirtualHost,
     Route,
     Status,
-    /// Time from the start of the request to its end, in this unit. Several such columns are added.
+    /// Duration of the request, or a part of it, in this unit. If a line has several duration
+    /// columns, their sum is the duration of the request.
     Duration(Unit),
     /// Size of the request body, in bytes.
     Received,
     Header(Box<str>),
     Cookie(Box<str>),
-    /// Cause of the answer.
+    /// Envoy's response code details, which give the cause of the response.
     Cause,
-    /// Decisions of the filter, which may contain spaces and commas.
+    /// Decisions of the filter. The list can contain spaces and commas.
     Decisions,
-    /// Port after a host.
+    /// Port that follows a host.
     Port,
     /// Number of bytes, or `-`.
     Digits,
@@ -419,17 +426,17 @@ pub(crate) enum Unit {
     Seconds,
 }
 
-// Searches in a line.
+// Functions that search for a literal in a line.
 
-/// Maximum number of positions at which decisions are looked for.
+/// Maximum number of positions at which the start of a decision list is looked for.
 const MOST_PLACES: usize = 64;
 
-/// Returns the length of the common start of two texts.
+/// Returns the length of the common prefix of two byte strings.
 fn shared(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(a, b)| a == b).count()
 }
 
-/// Returns the position of the first `mark`, which is short.
+/// Returns the position of the first occurrence of `mark`, which is expected to be short.
 fn find(text: &[u8], mark: &[u8]) -> Option<usize> {
     let first = *mark.first()?;
     let mut from = 0;
@@ -443,7 +450,8 @@ fn find(text: &[u8], mark: &[u8]) -> Option<usize> {
     }
 }
 
-/// Returns the position of the first `mark` whose leading quote is not escaped by a backslash.
+/// Returns the position of the first occurrence of `mark` whose leading quote is not escaped with a
+/// backslash.
 fn find_unescaped(text: &[u8], mark: &[u8]) -> Option<usize> {
     let mut from = 0;
     loop {
@@ -460,8 +468,9 @@ fn find_unescaped(text: &[u8], mark: &[u8]) -> Option<usize> {
     }
 }
 
-/// Returns the position of the last `mark`. Decisions may contain `mark`, so before decisions this
-/// is the last `mark` that precedes the longest list of decisions.
+/// Returns the position of the `mark` before the decision list at the end of `text`. A decision
+/// list can itself contain `mark`, so the longest list is chosen. Without a decision list, this is
+/// the last occurrence of `mark`.
 fn rfind_decisions(text: &[u8], mark: &[u8]) -> Option<usize> {
     let places = memchr::memmem::rfind_iter(text, mark).take(MOST_PLACES);
     let lists = places.filter(|at| {
@@ -471,12 +480,13 @@ fn rfind_decisions(text: &[u8], mark: &[u8]) -> Option<usize> {
     lists.last().or_else(|| memchr::memmem::rfind(text, mark))
 }
 
-/// Returns the end of `METHOD PATH PROTOCOL` before `mark`, where quotes are not escaped. It is the
-/// first `mark` after a protocol.
+/// Returns the end of `METHOD PATH PROTOCOL` in a log that does not escape quotes. The request ends
+/// at the first `mark` that follows a protocol.
 ///
-/// A path with quotes may contain `mark`. It has no blanks, because Envoy refuses them. So the
-/// first protocol after two blanks is the request's protocol, even if the path or later columns
-/// imitate one. Without a protocol, as in a custom format, it is the first `mark`.
+/// A path with quotes can contain `mark`, but it cannot contain spaces, because Envoy refuses them.
+/// So the first protocol after two spaces is the real one, even if the path or a later column
+/// contains text that looks like a protocol. If there is no protocol, as in a custom format, the
+/// request ends at the first `mark`.
 fn end_of_request(text: &[u8], mark: &[u8]) -> Option<usize> {
     let mut from = 0;
     while let Some(found) = text.get(from..).and_then(|rest| find(rest, mark)) {
@@ -489,7 +499,8 @@ fn end_of_request(text: &[u8], mark: &[u8]) -> Option<usize> {
     find(text, mark)
 }
 
-/// Returns true if this is at least two words and a protocol, which is like `HTTP/1.1` or `-`.
+/// Returns true if `request` consists of at least two words followed by a protocol, such as
+/// `HTTP/1.1` or `-`.
 fn ends_in_protocol(request: &[u8]) -> bool {
     let mut words = request.rsplitn(3, |byte| *byte == b' ');
     let (last, path, method) = (words.next(), words.next(), words.next());

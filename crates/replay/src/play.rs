@@ -1,4 +1,4 @@
-//! Passes all requests, in order of time, through a run.
+//! Passes all requests through a run, in chronological order.
 
 use super::decisions::Decided;
 use super::error::{Error, Observer, Progress};
@@ -8,7 +8,7 @@ use super::record::LogLine;
 use super::recording::Recording;
 use super::run::Run;
 
-/// Number of requests between two progress reports.
+/// Number of requests between progress reports.
 const PROGRESS_REQUESTS: u64 = 4_096;
 
 /// Reads all inputs, and passes their requests through `run`.

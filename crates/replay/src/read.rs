@@ -22,29 +22,29 @@ use super::source::ClientSource;
 use super::window::{Part, Window};
 use loudou_words::num::count;
 
-/// Number of unrecognised lines after which reading of an input stops. A proxy may write many
-/// messages before its first request.
+/// Number of unrecognised lines after which reading an input fails. The number is high because a
+/// proxy can log many messages before its first request.
 const MAX_UNKNOWN: u64 = 1_000;
-/// Number of lines between two progress reports.
+/// Number of lines between progress reports.
 const PROGRESS_LINES: u64 = 4_096;
-/// Memory for records, in bytes. Beyond it, records are sorted on disk.
+/// Default memory for records, in bytes. If more is needed, records are sorted on disk.
 const MEMORY: usize = 64 << 20;
 
 /// Options for reading inputs.
 pub struct Reading<'a> {
-    /// Format of all inputs, or `None` to recognise the format of each input.
+    /// Format of all inputs, or `None` to detect the format of each input.
     pub format: Option<LogFormat>,
-    /// Custom format of the user, which takes precedence.
+    /// Custom format specified by the user, which takes precedence over `format`.
     pub pattern: Option<Pattern>,
     /// Source of the client address.
     pub source: ClientSource,
-    /// Part of the log to replay.
+    /// Time window of the log to replay.
     pub window: Window,
     /// True if the first bad line ends the run.
     pub strict: bool,
-    /// Number of record bytes that are kept in memory.
+    /// Maximum size of the records kept in memory, in bytes.
     pub memory: usize,
-    /// Opens scratch files for further records.
+    /// Opens scratch files for records that do not fit into memory.
     pub scratch: &'a NewScratch,
 }
 
@@ -72,7 +72,7 @@ impl fmt::Debug for Reading<'_> {
     }
 }
 
-/// Counts the bytes of a reader.
+/// Wraps a reader and counts the bytes read.
 struct Counted<'a> {
     reader: Box<dyn Read + 'a>,
     bytes: Rc<Cell<u64>>,
@@ -110,7 +110,7 @@ pub fn read(
     reader.finish()
 }
 
-/// State while all inputs are read.
+/// State of reading all inputs.
 struct Reader<'a> {
     reading: &'a Reading<'a>,
     observer: &'a mut dyn Observer,
@@ -119,24 +119,24 @@ struct Reader<'a> {
     intake: Intake,
     /// Number of bytes read before decompression.
     bytes: Rc<Cell<u64>>,
-    /// Instants of the first and the last request.
+    /// Times of the earliest and the latest request.
     times: Option<(Nanos, Nanos)>,
-    /// Part to replay. Its bounds become known while the log is read.
+    /// Time range to replay, with the bounds that are known before the log is read.
     part: Part,
     /// True if there are several inputs.
     several: bool,
 }
 
-/// State while one input is read.
+/// State of reading one input.
 struct Current {
     index: u32,
     parser: LineParser,
     envelope: Envelope,
     about: InputIntake,
-    /// Latest time so far.
+    /// Latest timestamp so far.
     newest: Nanos,
-    /// True if a request has started at a fraction of a second, and true if one has ended at a
-    /// fraction.
+    /// Two flags: whether any request started, and whether any ended, at a time that is not a whole
+    /// second.
     is_fine: [bool; 2],
 }
 
@@ -203,8 +203,8 @@ impl Reader<'_> {
             newest,
             ..
         } = current;
-        // A single request shows nothing about the resolution, and the times of a trace that starts
-        // at zero are not wall-clock times.
+        // A single request does not reveal the resolution of the timestamps. In a trace that starts
+        // at zero, the timestamps are not wall-clock times.
         let has_seconds = about.requests > 1 && newest >= FAR;
         self.intake.is_coarse |= has_seconds && is_fine != [true; 2];
         about.format = parser.form.map(LogFormat::name);
@@ -220,7 +220,8 @@ impl Reader<'_> {
         let RawLine::Bytes(line) = line else {
             return self.too_long(&mut current.about, number, &current.parser);
         };
-        // The envelope is taken out, because the line borrows from it while `current` changes.
+        // Move the envelope out of `current`, because the line borrows from it while `current` is
+        // modified.
         let mut envelope = std::mem::take(&mut current.envelope);
         let read = match envelope.unwrap(line) {
             Unwrapped::Line(line) => self.whole_line(current, number, line),
@@ -300,7 +301,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Counts a line whose time is before the time of an earlier line.
+    /// Counts a request or edit. If its timestamp is earlier than the latest timestamp so far, the
+    /// line also counts as out of order.
     fn order(&mut self, newest: &mut Nanos, at: Nanos) {
         self.intake.records += 1;
         if at < *newest {
@@ -361,7 +363,7 @@ impl Reader<'_> {
     }
 }
 
-/// Returns true if an error means that compressed input is truncated or damaged.
+/// Returns true if the error means that compressed input is truncated or damaged.
 fn is_damage(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
     matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof)

@@ -1,4 +1,4 @@
-//! A line of a trace or a log, in the form that rules match.
+//! Lines of a trace or log, in the form that rules evaluate.
 
 use loudou_limiter::{Carry, Nanos};
 use loudou_rules::config::RuleEdit;
@@ -8,50 +8,53 @@ pub(crate) use loudou_rules::request::Text;
 
 use super::verdict::LogVerdict;
 
-/// A trace that starts at or after this instant uses calendar time instead of counting from zero.
+/// If a trace starts at or after this time, its timestamps are calendar times. A trace that starts
+/// earlier counts time from zero.
 pub(crate) const FAR: Nanos = Nanos::from_secs(15 * 366 * 86_400);
-/// Header with the length of the request body.
+/// Header that contains the length of the request body.
 const LENGTH: &str = "content-length";
 
-/// Content of a line.
+/// Content of a valid line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LogLine<'a> {
     Request(LoggedRequest<'a>),
     Edit(TraceEdit),
 }
 
-/// A request with its instant.
+/// A request with its time and what the log says about its outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LoggedRequest<'a> {
-    /// Time of arrival, on the clock of the trace.
+    /// Arrival time, on the clock of the trace.
     pub(crate) at: Nanos,
     pub(crate) request: Sample<'a>,
-    /// Time from arrival to end.
+    /// Time from the arrival to the end of the request.
     pub(crate) duration: Option<Nanos>,
-    /// Status of the answer.
+    /// Response status.
     pub(crate) status: Option<u16>,
     /// Final cost of the request, for rules with `settle`.
     pub(crate) settled: Option<u64>,
-    /// Verdict of the filter; `None` in a log without a column for it.
+    /// Verdict of the filter, or `None` if the log has no column for it.
     pub(crate) verdict: Option<LogVerdict>,
-    /// Number of received body bytes. Rules use it as the body's length. It is not encoded.
+    /// Number of body bytes received. [`Self::take_length`] converts it to a `content-length`
+    /// header before the request is encoded.
     pub(crate) received: Option<u64>,
 }
 
 impl LoggedRequest<'_> {
-    /// Returns true for the start, and true for the end, if it is at a fraction of a second. A log
-    /// has one of the two times.
+    /// Returns two flags: whether the start time, and whether the end time, is not a whole second.
+    /// A log records only one of the two times.
     pub(crate) fn is_fine(&self) -> [bool; 2] {
         let end = self.at.saturating_add(self.duration.unwrap_or_default());
         [self.at, end].map(|at| !at.get().is_multiple_of(1_000_000_000))
     }
 
-    /// Sets the length of the request body. Returns false if the log lacks it.
+    /// Adds the length of the request body as a `content-length` header. Returns false if the log
+    /// does not contain the length.
     pub(crate) fn take_length(&mut self) -> bool {
         let Some(received) = self.received.take() else {
             return false;
         };
-        // A request without a body does not have this header.
+        // A request without a body needs no `content-length` header.
         if received > 0 && self.request.header(LENGTH).is_none() {
             let value = received.to_string().into_bytes();
             self.request.headers.push((LENGTH.into(), value.into()));
@@ -60,7 +63,7 @@ impl LoggedRequest<'_> {
     }
 }
 
-/// An edit of a rule in the middle of a trace.
+/// A change to a rule in the course of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TraceEdit {
     pub(crate) at: Nanos,
@@ -69,22 +72,23 @@ pub(crate) struct TraceEdit {
     pub(crate) carry: Carry,
 }
 
-/// A log line that is neither a request nor a mistake.
+/// Kind of valid log line that is not a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OtherLine {
-    /// A TCP connection, which Istio logs in the form of a request.
+    /// A TCP connection, which Istio logs in the same format as a request.
     Connection,
-    /// A connection without a request. It ended early, or the client sent something else.
+    /// A connection without a valid request, because it was closed early or the client sent
+    /// something else.
     NoRequest,
-    /// Another message from the program that writes the log.
+    /// Any other message from the program that wrote the log.
     Message,
 }
 
 impl OtherLine {
-    /// All kinds, in the order of [`super::input::Intake::others`].
+    /// All kinds, in the order in which [`super::input::Intake::others`] counts them.
     pub const ALL: [Self; 3] = [Self::Connection, Self::NoRequest, Self::Message];
 
-    /// Returns the name in documents.
+    /// Returns the name used in the JSON output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Connection => "tcp_connections",
@@ -93,7 +97,7 @@ impl OtherLine {
         }
     }
 
-    /// Returns the plural for use within a sentence.
+    /// Returns a plural description for use in messages.
     pub(crate) const fn title(self) -> &'static str {
         match self {
             Self::Connection => "TCP connections, not requests",
@@ -103,22 +107,22 @@ impl OtherLine {
     }
 }
 
-/// Reason why a line is not a request.
+/// Reason why a line yields no request or edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unread {
     Other(OtherLine),
-    /// The line cannot be read.
+    /// The line cannot be parsed.
     Bad {
         message: String,
-        /// Offset of the mistake in the line.
+        /// Offset of the error in the line.
         at: usize,
-        /// True if the line is valid except for its time.
+        /// True if the line is valid except for its timestamp.
         untimed: bool,
     },
 }
 
 impl Unread {
-    /// Creates a mistake without an offset.
+    /// Creates an error without an offset.
     pub(crate) fn bad(message: impl Into<String>) -> Self {
         Self::Bad {
             message: message.into(),
@@ -127,7 +131,7 @@ impl Unread {
         }
     }
 
-    /// Creates the error for a request whose time is invalid.
+    /// Creates the error for a request whose timestamp is missing or invalid.
     pub(crate) fn untimed(message: impl Into<String>) -> Self {
         Self::Bad {
             message: message.into(),

@@ -1,4 +1,5 @@
-//! All requests of the inputs in order of time, to be read once.
+//! All requests and edits from the inputs in chronological order. A recording can be iterated over
+//! only once.
 
 use std::io;
 
@@ -11,7 +12,7 @@ use super::sort::Sorted;
 use super::trace;
 use super::window::Part;
 
-/// All requests and edits, in order of time.
+/// All requests and edits, in chronological order.
 #[derive(Debug)]
 pub struct Recording {
     pub(crate) sorted: Sorted,
@@ -22,14 +23,14 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Returns the next line and its position.
+    /// Returns the next request or edit, and the location of its line.
     pub(crate) fn next(&mut self) -> io::Result<Option<(Place, LogLine<'_>)>> {
         let at = loop {
             let Some(at) = self.sorted.advance()? else {
                 return Ok(None);
             };
             let at = Nanos::new(at);
-            // Edits from before the window affect the rules at its beginning, so they are kept.
+            // Edits from before the window are kept, because they determine the rules at its start.
             let is_edit = encode::is_edit(self.sorted.record());
             if self.part.has(at) || (is_edit && self.part.is_before_end(at)) {
                 break at.max(self.part.from);
@@ -39,13 +40,13 @@ impl Recording {
         self.line(at).map(Some)
     }
 
-    /// Returns the current line.
+    /// Decodes the current request or edit.
     fn line(&mut self, at: Nanos) -> io::Result<(Place, LogLine<'_>)> {
         let wrong = || io::Error::new(io::ErrorKind::InvalidData, "the sorted records are damaged");
         let record = self.sorted.record();
         if encode::is_edit(record) {
             let (place, line) = encode::decode_edit(record).ok_or_else(wrong)?;
-            // Edits are few, so parsing their text again costs little.
+            // Edits are rare, so parsing the line again costs little.
             let Ok(LogLine::Edit(edit)) = trace::parse(line) else {
                 return Err(wrong());
             };
@@ -58,7 +59,7 @@ impl Recording {
         Ok((place, LogLine::Request(request)))
     }
 
-    /// Returns the text of the current line, which is an edit.
+    /// Returns the log line of the current record, which must be an edit.
     pub(crate) fn edit(&self) -> &[u8] {
         let decoded = encode::decode_edit(self.sorted.record());
         decoded.map_or(&[], |(_, line)| line)

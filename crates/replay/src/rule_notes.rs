@@ -1,5 +1,5 @@
-//! Caveats about the numbers of one rule: parts of requests that the log lacks, and limits that
-//! depend on the time at which Envoy started.
+//! Caveats about the results of one rule: request parts that the log lacks, and limits whose
+//! refusals depend on when Envoy started.
 
 use loudou_limiter::Limit;
 use loudou_rules::rule::{Mode, OnMissingKey, Rule, Scope};
@@ -10,8 +10,8 @@ use super::missing::{MissingPart, Need, missing};
 use super::tally::{RuleCounts, has_phase};
 use loudou_words::text::counted;
 
-/// Returns warnings about a rule that needs parts missing from the log. Each warning begins with
-/// `name`.
+/// Adds warnings about request parts that a rule needs but that are missing from the log. Each
+/// warning begins with `name`.
 pub(super) fn of_log(
     input: &Intake,
     name: &str,
@@ -33,8 +33,8 @@ pub(super) fn of_log(
             rule.name
         ));
     }
-    // A trace records every part of a request, so a missing part means that the request did not
-    // have it.
+    // A trace records every part of a request, so a part that is missing from the trace was not in
+    // the request.
     let is_whole = input.forms.iter().all(|form| *form == LogFormat::Trace);
     let is_idle = counts.skipped == counts.matched;
     let mut missing = missing(rule, &input.seen);
@@ -56,7 +56,7 @@ pub(super) fn of_log(
     }
 }
 
-/// Describes the effect on a rule of a part that no request had.
+/// Describes how a request part that no request had affects a rule.
 fn effect(rule: &Rule, part: &MissingPart, counts: &RuleCounts) -> String {
     let matched = counted(counts.matched, "request");
     match (part.need, rule.on_missing_key) {
@@ -90,7 +90,7 @@ fn skipped(counts: &RuleCounts) -> String {
     )
 }
 
-/// Returns the warning about limits whose refusals depend on the time when Envoy started.
+/// Adds a warning about limits whose refusals depend on when Envoy started.
 pub(super) fn of_phase(
     name: &str,
     (rule, counts): (&Rule, &RuleCounts),

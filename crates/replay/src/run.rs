@@ -1,4 +1,4 @@
-//! Passes the requests of a log through one rule file, or through several rule files in parallel.
+//! Evaluates the requests of a log under one rule file, or under several rule files in parallel.
 
 use loudou_limiter::bounds::MAX_DRAIN;
 use loudou_limiter::{Clock, Nanos};
@@ -13,59 +13,63 @@ use super::record::{FAR, LoggedRequest, TraceEdit};
 use super::tally::SideTally;
 use super::top::TopKeys;
 
-/// Longest pause that counts. Every bucket is full again after this time.
+/// Longest pause between requests that the buckets' clock reproduces. Longer pauses are shortened,
+/// because every bucket is full again after this time.
 const LONGEST_PAUSE: Nanos = MAX_DRAIN;
-/// Number of clients with a counter.
+/// Number of clients that are guaranteed a counter.
 const CLIENTS: usize = 64;
 
-/// A rule file and its outcomes.
+/// A rule file, its buckets and the outcomes under it.
 #[derive(Debug)]
 pub(crate) struct Side {
-    /// Name of the file.
+    /// Name of the rule file.
     pub(crate) config: String,
     pub(crate) engine: Engine,
     pub(crate) tally: SideTally,
 }
 
-/// A rule file, other files to compare with it, and the replay's time.
+/// A replay of one rule file, and of other rule files to compare with it.
 #[derive(Debug)]
 pub struct Run {
     pub(crate) side: Side,
     pub(crate) others: Vec<(Side, Changes)>,
     pub(crate) time: Time,
     pub(crate) edits: u64,
-    /// Comparison of the first rule file with the log's own answers.
+    /// Comparison of the outcomes under the first rule file with the outcomes in the log.
     pub(crate) calibration: Calibration,
     /// Clients with the most requests, if any rule counts by client.
     pub(crate) clients: Option<TopKeys>,
 }
 
-/// Clock of the replay. Requests come in order of time.
+/// Clock of the replay. The clock advances with the timestamps of the requests, which arrive in
+/// chronological order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Time {
-    /// Instant that is 0 on the clock of the buckets.
+    /// Trace time at which the buckets' clock is 0.
     origin: Nanos,
     pub(crate) first: Option<Nanos>,
     pub(crate) last: Nanos,
-    /// Time skipped in pauses that are long enough that every bucket is forgotten.
+    /// Total time by which long pauses were shortened on the buckets' clock.
     skipped: Nanos,
 }
 
 impl Time {
-    /// True if the clock of the buckets equals the clock of the trace.
+    /// Returns true if the trace counts from zero, so that the buckets' clock starts with the clock
+    /// of the trace.
     pub(crate) fn is_from_zero(&self) -> bool {
         self.origin == Nanos::ZERO
     }
 
-    /// Advances to `at`. If `at` is in the past, the clock stays where it is.
+    /// Advances the clock to `at`. If `at` is in the past, the clock does not change.
     fn pass(&mut self, at: Nanos) -> Clock {
         if self.first.is_none() {
             self.first = Some(at);
-            // Pages can represent 34 years.
+            // A page can only represent times up to 34 years, so calendar times are counted from
+            // the first request.
             self.origin = if at < FAR { Nanos::ZERO } else { at };
         }
-        // A single line with a wrong time far in the future must not move all later lines out of
-        // the range of a page.
+        // Shorten long pauses, so that a single line with a wrong timestamp far in the future does
+        // not move all later lines out of the range that a page can represent.
         let pause = at.since(self.last.max(self.origin));
         self.skipped = self.skipped.saturating_add(pause.since(LONGEST_PAUSE));
         self.last = self.last.max(at);
@@ -86,26 +90,26 @@ impl Side {
     }
 }
 
-/// Clients with the most requests.
+/// Creates the counters for the clients with the most requests.
 pub(crate) fn clients() -> TopKeys {
     TopKeys::with_places(CLIENTS)
 }
 
-/// Counts a request for its client.
+/// Counts a request under its client address.
 pub(crate) fn add_client(clients: Option<&mut TopKeys>, request: &Sample<'_>) {
     if let Some((clients, source)) = clients.zip(request.source.as_ref()) {
         clients.add(0, &String::from_utf8_lossy(source), 0);
     }
 }
 
-/// Returns true if a rule of the file has a bucket for each client.
+/// Returns true if any rule in the file uses the client address in its key.
 pub(crate) fn counts_by_client(file: &RuleFile) -> bool {
     let is_source = |part: &KeyPart| matches!(part, KeyPart::Source(_));
     file.rules.iter().any(|rule| rule.key.iter().any(is_source))
 }
 
 impl Run {
-    /// Creates a run of `config`, and of the files in `compare` in parallel.
+    /// Creates a run that evaluates `config` and, in parallel, the rule files in `compare`.
     pub fn new(config: (&str, &RuleFile), compare: &[(String, RuleFile)]) -> Result<Self, GaveUp> {
         let (name, file) = config;
         let mut files = compare.iter().map(|(_, other)| other);
@@ -125,7 +129,8 @@ impl Run {
         })
     }
 
-    /// Decides a request, and passes the outcome under the first rule file to `sink`.
+    /// Decides a request under each rule file, and passes the outcome under the first file to
+    /// `sink`.
     pub(crate) fn request<T>(
         &mut self,
         record: &mut LoggedRequest<'_>,
@@ -148,7 +153,7 @@ impl Run {
         sink(record, &reported)
     }
 
-    /// Edits a rule, in each file that has it.
+    /// Applies an edit in each rule file that contains the rule. Returns an error if none does.
     pub(crate) fn set(&mut self, set: &TraceEdit) -> Result<(), String> {
         let now = self.pass(set.at).now;
         let mut found = self.side.engine.edit(set, now);
@@ -203,7 +208,7 @@ mod tests {
         let mut time = Time::default();
         let day = |days: u64| Nanos::from_secs(days * 86_400);
         assert_eq!(time.pass(day(1)).now, day(1));
-        // Half a century later, as if a machine without a set clock had written a line.
+        // A timestamp half a century later, as a machine with a wrong clock might write.
         let clock = time.pass(day(20_000));
         assert_eq!((clock.now, clock.wall), (day(1 + 3_660), day(20_000)));
         assert_eq!(time.pass(day(20_001)).now, day(2 + 3_660));

@@ -1,8 +1,8 @@
-//! Sorts records by time. Records stay in memory up to a bound. Beyond it, sorted runs go into a
-//! scratch file and are merged.
+//! Sorts records by time. Records stay in memory up to a size limit. Beyond that limit, sorted runs
+//! are written to scratch files and merged at the end.
 //!
-//! Records with equal instants keep their input order. The caller opens the scratch file, because
-//! this crate opens no files.
+//! Records with equal timestamps keep their input order. The caller opens the scratch files,
+//! because this crate opens no files.
 
 use std::fmt;
 use std::io::{self, Read, Seek, Write};
@@ -15,7 +15,7 @@ mod spill;
 use merge::Merge;
 use spill::Spill;
 
-/// A scratch file for runs, which no other program uses and which is removed when it is closed.
+/// A temporary file for sorted runs. No other program uses it, and it is deleted when it is closed.
 pub trait Scratch: Read + Write + Seek {}
 
 impl<T: Read + Write + Seek> Scratch for T {}
@@ -23,7 +23,7 @@ impl<T: Read + Write + Seek> Scratch for T {}
 /// Opens a new [`Scratch`].
 pub type NewScratch = dyn Fn() -> io::Result<Box<dyn Scratch>>;
 
-/// Memory per record in addition to its bytes: one entry, and half an entry during sorting.
+/// Memory overhead per record: one entry, and the temporary half entry that the stable sort needs.
 const ENTRY: usize = size_of::<Entry>() + size_of::<Entry>() / 2;
 
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,7 @@ struct Entry {
 
 /// Collects records and sorts them.
 pub(crate) struct Sorter<'a> {
-    /// Bytes of all records in memory.
+    /// Encoded bytes of all records in memory.
     arena: Vec<u8>,
     entries: Vec<Entry>,
     memory: usize,
@@ -50,19 +50,19 @@ impl fmt::Debug for Sorter<'_> {
 }
 
 impl<'a> Sorter<'a> {
-    /// Creates a sorter that keeps about `memory` bytes.
+    /// Creates a sorter that keeps up to about `memory` bytes in memory.
     pub(crate) fn new(memory: usize, new_scratch: &'a NewScratch) -> Self {
         Self {
             arena: Vec::new(),
             entries: Vec::new(),
-            // An offset has 32 bits.
+            // Entries store 32-bit offsets into the arena.
             memory: memory.min(1 << 30),
             new_scratch,
             spill: Spill::default(),
         }
     }
 
-    /// Adds the record that `write` appends.
+    /// Adds a record with the timestamp `at`. `write` appends the record's bytes to its argument.
     pub(crate) fn push(&mut self, at: u64, write: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
         let start = self.arena.len();
         write(&mut self.arena);
@@ -97,7 +97,7 @@ impl<'a> Sorter<'a> {
         self.spill.written
     }
 
-    /// Returns all records in order.
+    /// Sorts all records, and returns them in chronological order.
     pub(crate) fn finish(mut self) -> io::Result<Sorted> {
         if self.spill.is_empty() {
             self.entries.sort_by_key(|entry| entry.at);
@@ -119,7 +119,7 @@ fn bytes<'a>(arena: &'a [u8], entry: &Entry) -> &'a [u8] {
     arena.get(start..end).unwrap_or_default()
 }
 
-/// Records in order of time.
+/// Records in chronological order.
 #[derive(Debug)]
 pub(crate) struct Sorted(Source);
 
@@ -142,7 +142,7 @@ impl fmt::Debug for Source {
 }
 
 impl Sorted {
-    /// Moves to the next record, and returns its instant.
+    /// Advances to the next record and returns its timestamp, or `None` at the end.
     pub(crate) fn advance(&mut self) -> io::Result<Option<u64>> {
         match &mut self.0 {
             Source::Memory { entries, next, .. } => {
@@ -170,7 +170,8 @@ impl Sorted {
     }
 }
 
-/// Size of a record's header in a run, in bytes: a timestamp and a length.
+/// Size of a record header in a run, in bytes. The header contains the timestamp and the length of
+/// the record.
 const HEAD: usize = 12;
 
 fn head(at: u64, length: usize) -> io::Result<[u8; HEAD]> {
@@ -189,18 +190,18 @@ fn parse_head(bytes: &[u8]) -> Option<(u64, usize)> {
     Some((u64::from_le_bytes(*at), length))
 }
 
-/// A sorted run, which is a part of a scratch file.
+/// Byte range of a sorted run in a scratch file.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
     start: u64,
     end: u64,
 }
 
-/// Runs of one scratch file, in input order.
+/// Sorted runs in one scratch file, in input order.
 struct Level {
     scratch: Box<dyn Scratch>,
     runs: Vec<Extent>,
-    /// Offset of the next run.
+    /// Offset at which the next run will be written.
     end: u64,
 }
 

@@ -1,25 +1,26 @@
-//! Chooses the client address of a request: the log's column, or a header that a trusted proxy has
-//! set.
+//! Selects the client address of a request: the log's client column, or a header set by a trusted
+//! proxy.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
 
 use loudou_rules::request::{Request as _, Sample, Text, bare_address};
 
-/// Maximum number of addresses that `xff:N` can count back.
+/// Maximum N in `xff:N`.
 const MOST_HOPS: usize = 100;
 
 /// Source of a request's client address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ClientSource {
-    /// The log's column. Without a column, the last address of `x-forwarded-for`.
+    /// The log's client column. If a request has no value there, the last address in
+    /// `x-forwarded-for`.
     #[default]
     Auto,
-    /// The log's column.
+    /// The log's client column.
     Remote,
-    /// An address of `x-forwarded-for`, counted from the end. The last address is 1.
+    /// An address in `x-forwarded-for`, counted from the end. 1 is the last address.
     ForwardedFor(usize),
-    /// A header, in lower case.
+    /// The header with this name, in lower case.
     Header(String),
 }
 
@@ -49,7 +50,7 @@ impl ClientSource {
         }
     }
 
-    /// Returns the option's text; `None` for [`Self::Auto`].
+    /// Returns the value of the command-line option, or `None` for [`Self::Auto`].
     pub fn words(&self) -> Option<String> {
         match self {
             Self::Auto => None,
@@ -60,7 +61,8 @@ impl ClientSource {
         }
     }
 
-    /// Sets the client of a request, which is the log's column before this call.
+    /// Sets the client address of a request. Before this call, the client address is the value of
+    /// the log's client column.
     pub(crate) fn apply(&self, request: &mut Sample<'_>) {
         match self {
             Self::Remote => {}
@@ -79,15 +81,15 @@ impl ClientSource {
     }
 }
 
-/// Returns true if this can be a header name, or a pseudo-header such as `:authority`.
+/// Returns true if `name` is a valid header name or pseudo-header name, such as `:authority`.
 fn is_header(name: &str) -> bool {
     let name = name.strip_prefix(':').unwrap_or(name);
     let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     !name.is_empty() && name.bytes().all(is_token)
 }
 
-/// Returns the client's address without its port; `None` for Unix sockets and Envoy's internal
-/// listeners, which have no address.
+/// Returns the client address without its port. Returns `None` if `text` is empty or `-`, or if it
+/// names a Unix socket or an internal Envoy listener, which have no IP address.
 pub(crate) fn address(text: &[u8]) -> Option<&[u8]> {
     let has_none = [&b"unix:"[..], b"envoy://", b"@"];
     let has_none = has_none.iter().any(|start| text.starts_with(start));
@@ -95,7 +97,7 @@ pub(crate) fn address(text: &[u8]) -> Option<&[u8]> {
     is_known.then(|| bare_address(text))
 }
 
-/// Returns true if this is an address, with or without a port.
+/// Returns true if `text` is an IP address, with or without a port.
 pub(crate) fn is_address(text: &[u8]) -> bool {
     let address = bare_address(text);
     let brackets = if text.starts_with(b"[") { 2 } else { 0 };
@@ -108,13 +110,13 @@ pub(crate) fn is_address(text: &[u8]) -> bool {
     let (address, zone) = (parts.next().unwrap_or_default(), parts.next());
     let is_of_zone = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
     let is_zone = zone.is_none_or(|zone| zone.iter().all(is_of_zone));
-    // The text of an address has at most 45 bytes.
+    // A textual IP address has at most 45 bytes.
     let text = Some(address).filter(|address| is_port && is_zone && address.len() <= 45);
     let text = text.and_then(|address| str::from_utf8(address).ok());
     text.is_some_and(|text| text.parse::<IpAddr>().is_ok())
 }
 
-/// Like [`address`], but for a text that may be owned.
+/// Like [`address`], but for a string that may be owned.
 pub(crate) fn address_of(text: Text<'_>) -> Option<Text<'_>> {
     match text {
         Cow::Borrowed(text) => address(text).map(Cow::Borrowed),
@@ -122,8 +124,8 @@ pub(crate) fn address_of(text: Text<'_>) -> Option<Text<'_>> {
     }
 }
 
-/// Returns the address `hops` from the end of the request's `x-forwarded-for`, counted over all
-/// lines of the header.
+/// Returns the address at position `hops` from the end of `x-forwarded-for`, counted over all lines
+/// of the header.
 fn forwarded<'a>(request: &mut Sample<'a>, hops: usize) -> Option<Text<'a>> {
     let mut all = Vec::new();
     request.each_line("x-forwarded-for", &mut |line| {

@@ -1,17 +1,18 @@
-//! Finds the limits that a rule would need. In one pass, for each key and each candidate rate, it
-//! computes the least capacity of a funnel that refuses none of the key's requests.
+//! Finds suitable limits for a rule. In a single pass over the requests, it computes for each key
+//! and each candidate rate the smallest funnel capacity that refuses none of the key's requests.
 //!
-//! At a rate of one unit each T, a request of cost c at the instant t leaves the level `max(0,
-//! level - (t - last)) + c·T`, as a time. A funnel of capacity n admits the request if and only if
-//! this level is at most n·T, and a refused request takes nothing. So the highest level of a key
-//! that is never refused is the capacity that the key needs. With any smaller capacity the key is
-//! refused at least once, because both levels are equal until the first refusal. Levels are exact,
-//! because time is counted in nanoseconds multiplied by the amount of the rate.
+//! Levels are measured as times. At a rate of one unit per T, a request of cost c at time t raises
+//! the level to `max(0, level - (t - last)) + c·T`. A funnel of capacity n admits the request if
+//! and only if this level is at most n·T, and a refused request leaves the level unchanged.
+//! Therefore the highest level of a funnel that never refuses is the capacity that the key needs.
+//! Any smaller capacity would refuse at least one request, because up to the first refusal both
+//! funnels have the same level. Levels are exact, because time is counted in nanoseconds multiplied
+//! by the amount of the rate.
 //!
-//! Each rule is evaluated independently, except for `stop`. A request that another rule refuses is
-//! counted.
+//! Each rule is evaluated independently, except that `stop` is respected. A request counts even if
+//! another rule would refuse it.
 //!
-//! A `grid` also counts the shares of requests that smaller capacities refuse.
+//! `Grid` also counts the requests that each candidate capacity would refuse.
 
 use std::fmt;
 
@@ -31,43 +32,45 @@ use crate::{notes, rule_notes, run};
 use loudou_words::num::float;
 use loudou_words::text::counted;
 
-/// Maximum number of keys that are followed, over all rules.
+/// Maximum number of keys that are tracked, over all rules.
 pub const MOST_KEYS: usize = 1_000_000;
-/// Maximum number of rates that are tried.
+/// Maximum number of candidate rates.
 pub const MOST_RATES: usize = 10;
 /// Default rates.
 const RATES: [&str; MOST_RATES] = [
     "1/m", "6/m", "20/m", "1/s", "2/s", "5/s", "10/s", "20/s", "50/s", "100/s",
 ];
-/// Maximum number of capacities for which shares are counted.
+/// Maximum number of capacities for which refusals are counted.
 pub const MOST_CAPACITIES: usize = 10;
-/// Default capacities for which shares are counted.
+/// Default capacities for which refusals are counted.
 const CAPACITIES: [u32; MOST_CAPACITIES] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000];
-/// Number of requests between two progress reports.
+/// Number of requests between progress reports.
 const PROGRESS_REQUESTS: u64 = 4_096;
 
-/// Needs of the keys of one rule.
+/// Capacities that the keys of one rule need.
 #[derive(Debug)]
 pub struct RuleNeeds {
     /// Name of the rule.
     pub name: String,
-    /// Requests that the rule applies to and that have a key.
+    /// Number of requests that the rule applies to and whose keys are tracked.
     pub requests: u64,
-    /// Requests of keys with an override. No other number includes them.
+    /// Number of requests whose keys have an override. These requests are excluded from all other
+    /// counts.
     pub excepted: u64,
-    /// Requests that the rule applies to and that have no key. No other number includes them.
+    /// Number of requests that the rule applies to but that have no key. These requests are
+    /// excluded from all other counts.
     pub without_key: u64,
     counts: RuleCounts,
     keys: Keys,
     grid: Grid,
 }
 
-/// Rates and capacities to try, each in ascending order.
+/// Candidate rates and capacities, each in ascending order.
 #[derive(Clone, Debug)]
 pub struct Candidates {
-    /// At most [`MOST_RATES`] rates.
+    /// Candidate rates, at most [`MOST_RATES`].
     pub rates: Vec<Rate>,
-    /// At most [`MOST_CAPACITIES`] capacities.
+    /// Candidate capacities, at most [`MOST_CAPACITIES`].
     pub capacities: Vec<u32>,
 }
 
@@ -86,24 +89,24 @@ struct Keys {
     places: KeyPlaces,
     last: Vec<Nanos>,
     blocks: Vec<u32>,
-    /// Levels by key and rate.
+    /// Funnel level for each key and rate.
     levels: Vec<u64>,
-    /// Highest level by key and rate, in units.
+    /// Highest funnel level so far for each key and rate, in units.
     needs: Vec<u32>,
 }
 
-/// Needs of all rules.
+/// Capacities that all rules need.
 #[derive(Debug)]
 pub struct Suggestion {
-    /// Rates and capacities that were tried.
+    /// Candidate rates and capacities.
     pub tried: Candidates,
-    /// Rules, in file order.
+    /// Needs of each rule, in file order.
     pub rules: Vec<RuleNeeds>,
-    /// Warnings, each of which may change the answer.
+    /// Warnings about facts that could change the suggested limits.
     pub warnings: Vec<String>,
     /// Start times of the first and the last request, in nanoseconds, or `None` without requests.
     pub span_ns: Option<(u64, u64)>,
-    /// Summary of the input.
+    /// Statistics of the input.
     pub intake: Intake,
 }
 
@@ -118,7 +121,7 @@ pub fn suggest(
     needs(recording, (file, tried), MOST_KEYS, observer)
 }
 
-/// Finds the limits that each rule would need, following at most this many keys of all rules.
+/// Finds the limits that each rule would need. Tracks at most `most_keys` keys over all rules.
 fn needs(
     mut recording: Recording,
     (file, tried): (&RuleFile, Candidates),
@@ -137,7 +140,7 @@ fn needs(
             continue;
         };
         run::add_client(clients.as_mut(), &record.request);
-        // Requests come in order of their start.
+        // Requests arrive in the order of their start times, so this is the latest so far.
         let at_ns = record.at.get();
         span_ns = Some((span_ns.map_or(at_ns, |(first, _)| first), at_ns));
         let rules = (rules.as_mut_slice(), file.rules.as_slice());
@@ -151,7 +154,7 @@ fn needs(
     let intake = recording.intake;
     let mut warnings = notes::of_log(&intake, clients.as_ref(), requests);
     warnings.extend(left_out(edits, (beyond, most_keys)));
-    // Without a request, nothing is known about the rules.
+    // Without any requests, warnings about the rules would be meaningless.
     for (needs, rule) in rules.iter().zip(&file.rules).filter(|_| requests > 0) {
         rule_notes::of_log(&intake, "", (rule, &needs.counts), &mut warnings);
         needs.warn(&mut warnings);
@@ -165,8 +168,8 @@ fn needs(
     })
 }
 
-/// Adds a request to each rule that it reaches. Returns false if its key is new to a rule and there
-/// is no `room` for more keys.
+/// Adds a request to each rule that applies to it. Returns false if a rule has not tracked the
+/// request's key before and there is no `room` for more keys.
 fn add(
     record: &mut LoggedRequest<'_>,
     (needs, rules): (&mut [RuleNeeds], &[Rule]),
@@ -198,7 +201,7 @@ fn add(
     has_room
 }
 
-/// Returns warnings about edits of a trace, and about requests of keys beyond the maximum.
+/// Returns warnings about edits in a trace and about requests whose keys are not tracked.
 fn left_out(edits: u64, (beyond, most_keys): (u64, usize)) -> impl Iterator<Item = String> {
     let edits = (edits > 0).then(|| {
         let edits = counted(edits, "edit");
@@ -226,7 +229,7 @@ impl RuleNeeds {
         }
     }
 
-    /// Returns the key of a request that the rule applies to.
+    /// Returns the request's key if the rule applies to the request.
     fn key_of(&mut self, rule: &Rule, request: &mut Sample<'_>) -> Option<String> {
         if rule.reach(request) != Reach::Yes {
             return None;
@@ -241,7 +244,7 @@ impl RuleNeeds {
         None
     }
 
-    /// Adds warnings about facts that may change the answer for this rule.
+    /// Adds warnings about facts that could change the suggested limits of this rule.
     fn warn(&self, warnings: &mut Vec<String>) {
         let mut warn = |text: &str| warnings.push(format!("rule {}: {text}", self.name));
         if self.excepted > 0 {
@@ -259,7 +262,8 @@ impl RuleNeeds {
         }
     }
 
-    /// Adds a request. Returns false if its key is new and there is no `room` for more keys.
+    /// Adds a request. Returns false if its key is not tracked yet and there is no `room` for more
+    /// keys.
     fn add(
         &mut self,
         (key, at, cost): (&str, Nanos, u64),
@@ -311,29 +315,31 @@ impl RuleNeeds {
         true
     }
 
-    /// Returns true if the rule applies to any request.
+    /// Returns true if the rule matched at least one request.
     pub const fn has_matched(&self) -> bool {
         self.counts.matched > 0
     }
 
-    /// Returns the number of keys.
+    /// Returns the number of tracked keys.
     pub fn keys(&self) -> usize {
         self.keys.last.len()
     }
 
-    /// Returns the numbers of requests that a funnel would refuse. For each rate, in order, there
-    /// is one number per capacity. The numbers are lower bounds if [`Self::uncounted`] is not 0.
+    /// Returns the number of requests that a funnel would refuse, for each rate and capacity. The
+    /// counts are ordered by rate, then by capacity. If [`Self::uncounted`] is not 0, the counts
+    /// are lower bounds.
     pub fn refused(&self) -> &[u64] {
         &self.grid.refused
     }
 
-    /// Returns the number of refused requests that [`Self::refused`] does not include, because too
-    /// many keys are refused.
+    /// Returns the number of refusals that [`Self::refused`] does not include because too many keys
+    /// were refused.
     pub const fn uncounted(&self) -> u64 {
         self.grid.uncounted
     }
 
-    /// Returns the needs of all keys at the rate with this number, the largest first.
+    /// Returns the capacities that all keys need at the rate with index `rate`, in descending
+    /// order. `rates` is the number of candidate rates.
     pub fn at(&self, rate: usize, rates: usize) -> Needs {
         let needs = self.keys.needs.iter().skip(rate).step_by(rates.max(1));
         let mut sorted: Vec<u32> = needs.copied().collect();
@@ -342,12 +348,13 @@ impl RuleNeeds {
     }
 }
 
-/// Capacities that keys need at one rate, the largest first.
+/// Capacities that keys need at one rate, in descending order.
 #[derive(Clone, Debug)]
 pub struct Needs(Vec<u32>);
 
 impl Needs {
-    /// Returns the least capacity that satisfies this many of a thousand keys.
+    /// Returns the smallest capacity with which at least `per_mille` of every thousand keys are
+    /// never refused.
     pub fn per_mille(&self, per_mille: usize) -> u32 {
         let at = self.0.len() * 1_000_usize.saturating_sub(per_mille) / 1_000;
         let sorted = &self.0;
@@ -358,20 +365,20 @@ impl Needs {
             .unwrap_or(0)
     }
 
-    /// Returns the least capacity that refuses at most `most` keys.
+    /// Returns the smallest capacity that refuses requests of at most `most` keys.
     pub fn capacity(&self, most: usize) -> u32 {
         self.0.get(most).copied().unwrap_or(0).max(1)
     }
 
-    /// Returns the number of keys that a capacity refuses at least once.
+    /// Returns the number of keys that are refused at least once with this capacity.
     pub fn refused(&self, capacity: u32) -> usize {
         self.0.partition_point(|need| *need > capacity)
     }
 }
 
-/// Returns the number of the rate at the knee, beyond which a higher rate saves little capacity.
-/// The knee is the point farthest below the line between the first and the last point, with both
-/// axes logarithmic (Satopää et al., "Finding a Kneedle in a Haystack").
+/// Returns the index of the rate at the knee of the curve. Beyond the knee, a higher rate saves
+/// little capacity. The knee is the point farthest below the line between the first and the last
+/// point, with both axes logarithmic (Satopää et al., "Finding a Kneedle in a Haystack").
 pub fn knee(rates: &[Rate], capacities: &[u32]) -> Option<usize> {
     let points: Vec<(f64, f64)> = rates
         .iter()
@@ -390,49 +397,50 @@ pub fn knee(rates: &[Rate], capacities: &[u32]) -> Option<usize> {
         let line = first.1 - (x - first.0) / wide * tall;
         line - y
     };
-    // Among equal points the lowest rate wins, because it is the tightest limit.
+    // Among equally distant points, choose the lowest rate, because it is the tightest limit.
     let best = points.iter().enumerate().rev();
     let best = best.max_by(|(_, one), (_, other)| below(one).total_cmp(&below(other)));
     best.map(|(number, _)| number)
 }
 
-// Counts the requests that would be refused at some rates and capacities. There is a bucket for
-// each combination, once it differs from a bucket that never refuses.
+// Counts the requests that would be refused at each rate and capacity.
 //
 // Until a funnel first refuses a request of a key, its level equals the level of a funnel that
-// never refuses. So a key has separate levels only from its first refusal, and most keys of a log
-// have none.
+// never refuses. Therefore a key needs separate levels only after its first refusal, and most keys
+// in a log never need them.
 
-/// Maximum size of all levels, in bytes.
+/// Maximum total size of the separate levels, in bytes.
 const MOST_BYTES: usize = 128 << 20;
-/// Block number of a key without a block.
+/// Block index of a key that has no separate levels.
 const NONE: u32 = u32::MAX;
 
-/// Levels of the keys that are refused at some rate and capacity, and the refusals.
+/// Separate levels of each key that was refused at some rate and capacity, and the number of
+/// refusals.
 #[derive(Debug, Default)]
 struct Grid {
     capacities: Vec<u32>,
     rates: usize,
-    /// One block for each such key. For each rate it has one level per capacity.
+    /// One block for each refused key. A block contains one level for each rate and capacity,
+    /// ordered by rate.
     levels: Vec<u64>,
-    /// Numbers of refused requests. For each rate there is one number per capacity.
+    /// Number of refused requests for each rate and capacity, ordered by rate.
     refused: Vec<u64>,
-    /// Number of requests that are refused but not counted, for lack of room.
+    /// Number of refusals that were not counted because the levels reached their maximum size.
     uncounted: u64,
 }
 
-/// A request at one rate.
+/// A request, evaluated at one candidate rate.
 #[derive(Clone, Copy, Debug)]
 struct Step {
-    /// Time since the previous request, multiplied by the amount of the rate.
+    /// Time since the key's previous request, multiplied by the amount of the rate.
     passed: u64,
-    /// Time that the request's units take.
+    /// Cost of the request as a time: its units multiplied by `period`.
     cost: u64,
-    /// Time of one unit.
+    /// Time for one unit, multiplied by the amount of the rate.
     period: u64,
-    /// Level before this request without any refusals, after the elapsed time has drained from it.
+    /// Level before this request if nothing has been refused, after draining for the elapsed time.
     left: u64,
-    /// Highest level before this request, in units.
+    /// Highest level before this request if nothing has been refused, in units.
     need: u32,
 }
 
@@ -446,7 +454,7 @@ impl Grid {
         }
     }
 
-    /// Decides a request at the rate with this number, under every capacity.
+    /// Decides a request at the rate with index `rate`, under every capacity.
     fn add(&mut self, block: &mut u32, rate: usize, step: &Step) {
         let tried = self.capacities.len();
         for at in 0..tried {
@@ -456,7 +464,7 @@ impl Grid {
             let most = u64::from(capacity).saturating_mul(step.period);
             let has_level = step.need > capacity;
             if !has_level && step.left.saturating_add(step.cost) <= most {
-                // Every larger capacity admits the request as well.
+                // If this capacity admits the request, every larger capacity does too.
                 return;
             }
             let cell = rate * tried + at;
@@ -478,7 +486,8 @@ impl Grid {
         }
     }
 
-    /// Returns the level of a key in a cell; `None` if there is no room.
+    /// Returns a key's level for a rate and capacity, or `None` if the levels have reached their
+    /// maximum size.
     fn level(&mut self, block: &mut u32, cell: usize) -> Option<&mut u64> {
         let size = self.rates * self.capacities.len();
         if *block == NONE {
@@ -494,27 +503,28 @@ impl Grid {
     }
 }
 
-// Bounds such as "at most 0.1 % of users refused", which limit the refusals of a suggested limit.
+// Upper bounds on the refusals that a suggested limit may cause, such as "at most 0.1 % of users
+// refused".
 
-/// Unit in which a share is measured.
+/// Unit in which a [`Share`] is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// Keys that are refused at least once.
+    /// Share of the keys that are refused at least once.
     Users,
-    /// Refused requests.
+    /// Share of the requests that are refused.
     Requests,
 }
 
-/// A share of the keys or of the requests, in hundred-thousandths.
+/// A share of all keys or of all requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     hundred_thousandths: u32,
-    /// Unit of the share.
+    /// Unit: keys or requests.
     pub subject: Subject,
 }
 
 impl Share {
-    /// Parses `0.1%users` or `1%requests`, with at most three digits after the point.
+    /// Parses a share such as `0.1%users` or `1%requests`, with at most three decimals.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = || "invalid share; write it like 0.1%users or 1%requests".to_owned();
         let (number, subject) = text.split_once('%').ok_or_else(wrong)?;
@@ -540,7 +550,7 @@ impl Share {
         })
     }
 
-    /// Returns the maximum number that this share allows among the given total.
+    /// Returns this share of `count`, rounded down.
     pub fn of(self, count: u64) -> u64 {
         let of = u128::from(count) * u128::from(self.hundred_thousandths) / 100_000;
         u64::try_from(of).unwrap_or(u64::MAX)

@@ -1,4 +1,5 @@
-//! The document of a whole run. It is the output of `--output json`, and the source of the tables.
+//! Serializable result of a run. `--output json` prints it, and the tables in the terminal are
+//! built from it.
 
 use serde::Serialize;
 
@@ -8,45 +9,46 @@ pub use super::timeline::VerdictCounts;
 
 mod collect;
 
-/// A run as a document.
+/// Result of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunSummary {
-    /// Version of this document's format, always 1.
+    /// Version of the output format, currently always 1.
     version: u8,
     /// Statistics of the input.
     pub trace: Trace,
-    /// Results of the rule file.
+    /// Results of the first rule file.
     #[serde(flatten)]
     pub side: SideSummary,
-    /// How often the first rule file refuses the same requests as the log. `None` if the log records no refusal.
+    /// Comparison of the first rule file's outcomes with the outcomes in the log. `None` if the log records no refusal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub beside_log: Option<BesideLog>,
-    /// Rule files to compare with the first.
+    /// Results of the other rule files, compared with the first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub compare: Vec<Compare>,
-    /// Facts that may change the answer.
+    /// Warnings about facts that could change the conclusion.
     pub warnings: Vec<String>,
-    /// Other caveats about these numbers.
+    /// Other caveats about the results.
     pub notes: Vec<String>,
 }
 
-/// Numbers of requests by the log's outcome and the replay's outcome. With `has_verdicts`, a
-/// refusal in the log is a verdict of the filter. Otherwise it is an answer with one of the
-/// `statuses` with which the enforced rules refuse. Requests with neither are not counted.
+/// Number of requests for each combination of the log's outcome and the replay's outcome. If
+/// `has_verdicts` is true, the filter's verdicts in the log show which requests were refused.
+/// Otherwise, a request counts as refused if its response status is in `statuses`. Requests with
+/// neither a verdict nor a status are not counted.
 #[derive(Clone, Debug, Serialize)]
 pub struct BesideLog {
-    /// Statuses of refusals.
+    /// Response statuses that enforced rules use for refusals.
     pub statuses: Vec<u16>,
-    /// True if the log names requests that Loudou refused, in the field `response_code_details` or in the decisions
-    /// that Loudou logs.
+    /// True if the log identifies requests that Loudou refused, in `response_code_details` or in Loudou's logged
+    /// decisions.
     pub has_verdicts: bool,
-    /// Requests that both refuse.
+    /// Requests refused in both the log and the replay.
     pub both_refused: u64,
-    /// Requests that only the log refuses.
+    /// Requests refused only in the log.
     pub only_log_refused: u64,
-    /// Requests that only the replay refuses.
+    /// Requests refused only in the replay.
     pub only_replay_refused: u64,
-    /// Requests that neither refuses.
+    /// Requests refused in neither the log nor the replay.
     pub neither_refused: u64,
 }
 
@@ -55,48 +57,50 @@ pub struct BesideLog {
 pub struct Trace {
     /// Name of the trace.
     pub name: String,
-    /// Format of the input: `mixed` for several formats, `None` if no line identifies one.
+    /// Format of the input, `mixed` if there are several formats, or `None` if no line was
+    /// recognised.
     pub format: Option<&'static str>,
-    /// Files, if there are several.
+    /// Statistics of each input, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<InputIntake>,
     /// Number of bytes read, after decompression.
     pub bytes: u64,
     /// Lines read.
     pub lines: u64,
-    /// Requests among the lines.
+    /// Number of lines that are requests.
     pub requests: u64,
-    /// Edits of rules among the lines.
+    /// Number of lines that are edits of rules.
     pub edits: u64,
-    /// Time of the first request or edit.
+    /// Time of the first request or edit, in nanoseconds.
     pub first_ns: Option<u64>,
-    /// Latest time in the input.
+    /// Latest timestamp in the replayed part of the input.
     pub last_ns: Option<u64>,
-    /// Lines with an earlier time than a preceding line of their file. All lines are sorted by
-    /// time.
+    /// Number of lines whose timestamp is earlier than the latest timestamp before them in the same
+    /// file. All lines are sorted before they are replayed.
     pub steps_back: u64,
-    /// Largest such difference.
+    /// Largest difference between the timestamp of a line that is out of order and the latest
+    /// timestamp before it, in nanoseconds.
     pub longest_step_back_ns: u64,
-    /// Requests outside of the chosen times.
+    /// Number of requests outside the time range selected with `--from` and `--to`.
     pub outside: u64,
-    /// Lines that are not requests, by kind.
+    /// Numbers of valid lines that are not requests.
     pub other_lines: OtherLines,
-    /// Lines that could not be read.
+    /// Number of lines that could not be parsed.
     pub bad_lines: u64,
-    /// Unreadable lines that only lack a time, so they cannot be ordered.
+    /// Number of bad lines that are valid except for their timestamp.
     pub untimed_lines: u64,
-    /// First bad lines.
+    /// The first few bad lines.
     pub first_bad_lines: Vec<BadLine>,
 }
 
-/// Lines that are neither requests nor mistakes.
+/// Numbers of valid lines that are not requests, by kind.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct OtherLines {
     /// TCP connections.
     pub tcp_connections: u64,
     /// Connections without a request.
     pub without_request: u64,
-    /// Messages of the proxy.
+    /// Messages from the proxy.
     pub messages: u64,
 }
 
@@ -105,21 +109,21 @@ pub struct OtherLines {
 pub struct SideSummary {
     /// Name of the rule file.
     pub config: String,
-    /// All requests, by verdict.
+    /// Number of requests by verdict.
     pub requests: Requests,
-    /// Rules, in file order.
+    /// Results of each rule, in file order.
     pub rules: Vec<RuleSummary>,
-    /// Keys with the most refusals.
+    /// Keys with the most refusals, and how exact the counts are.
     pub refused_keys: RefusedKeys,
-    /// Requests over time.
+    /// Number of requests over time.
     pub timeline: TimelineSummary,
-    /// Delays of held requests.
+    /// Statistics on the delays of held requests.
     pub waits: WaitsSummary,
-    /// Buckets at the end.
+    /// Statistics on the buckets.
     pub store: StoreSummary,
 }
 
-/// Numbers of requests by verdict.
+/// Number of requests by verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Requests {
     /// All requests.
@@ -132,13 +136,13 @@ pub struct Requests {
     pub refused: u64,
 }
 
-/// Verdicts of one rule. After an enforced rule has refused, later enforced rules are not
+/// Outcomes of one rule. Once an enforced rule has refused a request, later enforced rules are not
 /// evaluated.
 #[derive(Clone, Debug, Serialize)]
 pub struct RuleSummary {
     /// Name of the rule.
     pub rule: String,
-    /// Mode of the rule at the end of the trace.
+    /// Mode of the rule after the last request.
     pub mode: &'static str,
     /// Requests that the rule matched.
     pub matched: u64,
@@ -148,77 +152,78 @@ pub struct RuleSummary {
     pub held: u64,
     /// Requests that the rule refused.
     pub refused: u64,
-    /// Requests that the rule admitted and a later rule refused.
+    /// Requests that the rule admitted but that a later rule refused.
     pub overruled: u64,
     /// Requests that the rule would have refused, in shadow mode.
     pub shadow_refused: u64,
     /// Requests that the rule would have held, in shadow mode.
     pub shadow_held: u64,
-    /// Requests that lack a part of the rule's key.
+    /// Requests that the rule skipped because they lack a part of its key.
     pub skipped: u64,
-    /// Requests that fell back to the rule's `on_error`.
+    /// Requests for which the rule fell back to `on_error`.
     pub gave_up: u64,
-    /// Keys of the rule.
+    /// Statistics on the rule's keys.
     pub keys: KeysSummary,
 }
 
-/// Keys of a rule. Refusals include refusals in shadow mode.
+/// Statistics on the keys of a rule. Refusals include shadow refusals.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct KeysSummary {
-    /// Number of keys seen.
+    /// Number of distinct keys that were counted.
     pub seen: u64,
     /// Number of keys that were refused at least once.
     pub refused: u64,
     /// Requests per key.
     pub requests: Percentiles,
-    /// Refusals per thousand requests of a key.
+    /// Refusals per thousand requests, for each key.
     pub refused_per_mille: Percentiles,
-    /// Requests of further keys, which no other number includes.
+    /// Requests whose keys exceeded the maximum number of keys. These requests are excluded from
+    /// the other counts.
     pub left_out: u64,
 }
 
-/// Keys with the most refusals.
+/// Keys with the most refusals, and how exact the counts are.
 #[derive(Clone, Debug, Serialize)]
 pub struct RefusedKeys {
     /// True if every count is exact.
     pub exact: bool,
-    /// Number of refused keys. It is a lower bound when not exact.
+    /// Number of refused keys. A lower bound if `exact` is false.
     pub keys: u64,
     /// Keys with the most refusals, in descending order.
     pub most: Vec<RefusedKey>,
 }
 
-/// A key that was refused.
+/// A key that was refused at least once.
 #[derive(Clone, Debug, Serialize)]
 pub struct RefusedKey {
-    /// Name of its rule.
+    /// Name of the rule.
     pub rule: String,
-    /// The key.
+    /// Key that the requests are counted under.
     pub key: String,
-    /// Refusals, including shadow mode.
+    /// Number of refusals, including shadow refusals.
     pub refused: u64,
-    /// Maximum error. The true number is at most this much lower.
+    /// Maximum error. The true number of refusals is at least `refused - surplus`.
     pub surplus: u64,
-    /// Number of refusals in shadow mode. It is a lower bound when `surplus` is not 0.
+    /// Number of shadow refusals. A lower bound if `surplus` is not 0.
     pub shadow_refused: u64,
-    /// First refusal, or a later one when `surplus` is not 0.
+    /// Time of the first refusal, or of a later refusal if `surplus` is not 0.
     pub first_ns: Option<u64>,
-    /// Last refusal.
+    /// Time of the last refusal.
     pub last_ns: Option<u64>,
 }
 
-/// Requests over time, in slots of equal width.
+/// Number of requests over time, in slots of equal width.
 #[derive(Clone, Debug, Serialize)]
 pub struct TimelineSummary {
     /// Start of the first slot.
     pub start_ns: u64,
     /// Width of a slot.
     pub slot_ns: u64,
-    /// Slots in order of time.
+    /// Number of requests by verdict in each slot, in chronological order.
     pub slots: Vec<VerdictCounts>,
 }
 
-/// Delays of held requests.
+/// Statistics on the delays of held requests.
 #[derive(Clone, Debug, Serialize)]
 pub struct WaitsSummary {
     /// Held requests.
@@ -227,76 +232,78 @@ pub struct WaitsSummary {
     pub mean_ns: u64,
     /// Longest delay.
     pub longest_ns: u64,
-    /// Histogram, from the shortest delay to the longest.
+    /// Histogram of delays, in ascending order.
     pub steps: Vec<WaitStep>,
 }
 
-/// Number of delays longer than the previous step and no longer than this step.
+/// One step of the histogram. A step counts delays that exceed the previous step's upper bound but
+/// not its own.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct WaitStep {
-    /// Longest delay of this step; `None` means unbounded.
+    /// Inclusive upper bound of this step, or `None` if it is unbounded.
     pub up_to_ns: Option<u64>,
-    /// Requests with such a delay.
+    /// Number of requests with a delay in this step.
     pub held: u64,
 }
 
-/// Buckets at the end of the run.
+/// Statistics on the buckets of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct StoreSummary {
     /// Maximum number of buckets.
     pub buckets: u64,
-    /// Buckets created in free slots.
+    /// Number of buckets created in free slots.
     pub created: u64,
-    /// Idle buckets that were evicted.
+    /// Number of idle buckets that were evicted, which loses no information.
     pub evicted_lossless: u64,
-    /// Other buckets that were evicted.
+    /// Number of buckets that were evicted while in use.
     pub evicted_lossy: u64,
 }
 
-/// A rule file to compare with, and its differences from the first.
+/// Another rule file, and its differences from the first.
 #[derive(Clone, Debug, Serialize)]
 pub struct Compare {
-    /// Results of the file.
+    /// Results of the other rule file.
     #[serde(flatten)]
     pub side: SideSummary,
-    /// Requests with a different verdict.
+    /// Requests whose verdict differs from the verdict under the first rule file.
     pub changes: ChangesSummary,
 }
 
-/// Requests with a different verdict under the other rule file.
+/// Requests whose verdicts differ between the first rule file and another.
 #[derive(Clone, Debug, Serialize)]
 pub struct ChangesSummary {
-    /// All requests with a different verdict.
+    /// Number of all requests whose verdicts differ.
     pub changed: u64,
-    /// Admitted by the first file, held by the other.
+    /// Requests admitted under the first file but held under the other.
     pub admit_hold: u64,
-    /// Admitted by the first file, refused by the other.
+    /// Requests admitted under the first file but refused under the other.
     pub admit_refuse: u64,
-    /// Held by the first file, admitted by the other.
+    /// Requests held under the first file but admitted under the other.
     pub hold_admit: u64,
-    /// Held by the first file, refused by the other.
+    /// Requests held under the first file but refused under the other.
     pub hold_refuse: u64,
-    /// Refused by the first file, admitted by the other.
+    /// Requests refused under the first file but admitted under the other.
     pub refuse_admit: u64,
-    /// Refused by the first file, held by the other.
+    /// Requests refused under the first file but held under the other.
     pub refuse_hold: u64,
     /// True if every count in `keys` is exact.
     pub exact: bool,
-    /// Keys with the most changes.
+    /// Keys with the most changed refusals.
     pub keys: Vec<ChangedKey>,
 }
 
-/// A key with different refusals.
+/// A key whose refusals differ between two rule files.
 #[derive(Clone, Debug, Serialize)]
 pub struct ChangedKey {
-    /// Name of its rule.
+    /// Name of the rule.
     pub rule: String,
-    /// The key.
+    /// Key that the requests are counted under.
     pub key: String,
-    /// Requests that only the other file refuses. It is a lower bound when `surplus` is not 0.
+    /// Requests that only the other file refuses. A lower bound if `surplus` is not 0.
     pub newly_refused: u64,
-    /// Requests that only the first file refuses. It is a lower bound when `surplus` is not 0.
+    /// Requests that only the first file refuses. A lower bound if `surplus` is not 0.
     pub no_longer_refused: u64,
-    /// Number of changes that may be missing from both.
+    /// Maximum number of changes that are missing from `newly_refused` and `no_longer_refused`
+    /// together.
     pub surplus: u64,
 }

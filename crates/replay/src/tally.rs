@@ -11,11 +11,11 @@ use super::timeline::{Timeline, VerdictCounts};
 use super::top::TopKeys;
 use super::waits::Waits;
 
-/// Kinds of refusals in [`SideTally::refused_keys`].
+/// Kinds of refusals that [`SideTally::refused_keys`] counts.
 pub(crate) const REFUSED: usize = 0;
 pub(crate) const SHADOW_REFUSED: usize = 1;
 
-/// Verdicts of one rule. After an enforced rule has refused, later enforced rules are not
+/// Outcomes of one rule. Once an enforced rule has refused a request, later enforced rules are not
 /// evaluated, and the verdicts of earlier rules are overruled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RuleCounts {
@@ -25,25 +25,26 @@ pub(crate) struct RuleCounts {
     pub(crate) admitted: u64,
     pub(crate) held: u64,
     pub(crate) refused: u64,
-    /// Requests that the rule admitted and a later rule refused.
+    /// Requests that the rule admitted but that a later rule refused.
     pub(crate) overruled: u64,
-    /// Requests that the rule would have refused or held, in shadow mode.
+    /// Requests that the rule, in shadow mode, would have refused.
     pub(crate) shadow_refused: u64,
     pub(crate) shadow_held: u64,
-    /// Requests that lack a part of the rule's key.
+    /// Requests that the rule skipped because they lack a part of its key.
     pub(crate) skipped: u64,
-    /// Refusals, including shadow mode, by limits whose periods begin when the process starts.
+    /// Refusals, including shadow refusals, by limits whose periods are counted from the start of
+    /// the process.
     pub(crate) refused_by_phase: u64,
-    /// Requests that fell back to the rule's `on_error`.
+    /// Requests for which the rule fell back to `on_error`.
     pub(crate) gave_up: u64,
 }
 
-/// Outcomes of all requests.
+/// Outcomes of all requests under one rule file.
 #[derive(Debug)]
 pub(crate) struct SideTally {
     pub(crate) requests: VerdictCounts,
     pub(crate) rules: Vec<RuleCounts>,
-    /// Keys of each rule, and the number of all keys.
+    /// Counts of each rule's keys. `counted_keys` is the number of keys over all rules.
     pub(crate) keys: Vec<KeyCounts>,
     counted_keys: usize,
     pub(crate) refused_keys: TopKeys,
@@ -116,8 +117,8 @@ impl RuleCounts {
     }
 }
 
-/// Returns true if the deciding limit has periods that begin when the process starts. A log does
-/// not show that time.
+/// Returns true if the periods of the deciding limit are counted from the start of the process,
+/// which is not in the log.
 fn is_of_phase(ruled: &RuleOutcome) -> bool {
     let Answer::Decided(decision) = &ruled.answer else {
         return false;
@@ -126,7 +127,7 @@ fn is_of_phase(ruled: &RuleOutcome) -> bool {
     limit.is_some_and(|limit| has_phase(limit.algorithm()))
 }
 
-/// Returns true if the periods of an algorithm begin when the process starts.
+/// Returns true if the periods of an algorithm are counted from the start of the process.
 pub(crate) fn has_phase(algorithm: &Algorithm) -> bool {
     let has_periods = match algorithm {
         Algorithm::SlidingWindow(_) | Algorithm::SlidingCounter(_) => true,

@@ -1,17 +1,17 @@
 //! Counts requests over time, in a bounded number of slots of equal width.
 //!
-//! A run may last a microsecond or a year. When time passes the last slot, pairs of slots are
-//! merged into slots of twice the width.
+//! A run can span a microsecond or a year. When a request falls beyond the last slot, each pair of
+//! slots is merged into one slot of twice the width.
 
 use loudou_limiter::{Nanos, Verdict};
 use serde::Serialize;
 
 use loudou_words::num::count;
 
-/// Maximum number of slots, which is even.
+/// Maximum number of slots. Must be even, because slots are merged in pairs.
 pub(crate) const SLOTS: usize = 512;
 
-/// Numbers of requests by verdict.
+/// Number of requests by verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct VerdictCounts {
     /// Admitted immediately.
@@ -44,7 +44,7 @@ impl VerdictCounts {
     }
 }
 
-/// Requests over time.
+/// Number of requests over time.
 #[derive(Clone, Debug)]
 pub(crate) struct Timeline {
     start: Nanos,
@@ -63,7 +63,8 @@ impl Default for Timeline {
 }
 
 impl Timeline {
-    /// Sets the start, before the first request is added. No request is earlier.
+    /// Sets the start of the timeline. Must be called before the first request is added. No request
+    /// may be earlier than `start`.
     pub(crate) const fn begin(&mut self, start: Nanos) {
         self.start = start;
     }
@@ -94,7 +95,7 @@ impl Timeline {
         self.start
     }
 
-    /// Returns the width of the slots and their counts, in at most `most` slots.
+    /// Returns the slot width and the count of each slot, merged into at most `most` slots.
     pub(crate) fn slots(&self, most: usize) -> (u64, Vec<VerdictCounts>) {
         let each = self.slots.len().div_ceil(most.max(1)).max(1);
         let width = self.width.saturating_mul(count(each));

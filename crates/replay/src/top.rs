@@ -1,35 +1,36 @@
-//! Counts the keys with the most requests, in bounded memory. It uses the same counters as the
-//! filter, with more slots.
+//! Finds the keys with the most requests in bounded memory. The algorithm is the same as in the
+//! filter, but with more slots.
 
 use loudou_limiter::{Nanos, fingerprint};
 use loudou_store::top::{Entry, Summary};
 
 use loudou_words::num::count;
 
-/// Number of keys that are guaranteed a slot. Up to this number, all counts are exact.
+/// Number of keys that are guaranteed a slot. If there are no more keys than this, all counts are
+/// exact.
 const PLACES: usize = 8_192;
 
-/// Counts of keys. Each key belongs to a group, which is a rule.
+/// Counters of the most frequent keys. Each key belongs to a group, which is the index of a rule.
 #[derive(Debug)]
 pub(crate) struct TopKeys(Summary<Mark>);
 
-/// Counts of a key by kind, since it got its slot.
+/// Counts of a key by kind, since the key was assigned its slot.
 pub(crate) type Kinds = [u64; 2];
 
-/// Counts and times of a key since it got its slot.
+/// Counts and times of a key, since the key was assigned its slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mark {
     kinds: Kinds,
-    /// First and last counted instant, if the caller gave instants.
+    /// Times of the first and the last counted event, if the caller provided times.
     times: Option<(Nanos, Nanos)>,
 }
 
-/// A counted key.
+/// A key with its counts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CountedKey<'a> {
     pub(crate) group: usize,
     pub(crate) key: &'a str,
-    /// Total count and its maximum error.
+    /// Total count, which is at most `surplus` too high.
     pub(crate) total: u64,
     pub(crate) surplus: u64,
     pub(crate) kinds: Kinds,
@@ -50,7 +51,7 @@ impl TopKeys {
         self.count(group, key, kind, None);
     }
 
-    /// Like [`Self::add`], but at an instant.
+    /// Like [`Self::add`], but also records the time.
     pub(crate) fn add_at(&mut self, group: usize, key: &str, kind: usize, at: Nanos) {
         self.count(group, key, kind, Some(at));
     }
@@ -131,7 +132,8 @@ mod tests {
             (0, "b", 1, 0, [0, 1]),
         ];
         assert_eq!(counts(&top), three);
-        // Keys with the lowest counts are dropped only when twice this number of slots is used.
+        // There are twice as many slots as guaranteed keys. Keys with the lowest counts are dropped
+        // only when all slots are in use.
         for key in ["c", "d", "e"] {
             assert!(top.is_exact());
             top.add(0, key, 0);
@@ -155,7 +157,7 @@ mod tests {
     }
 
     proptest! {
-        /// Checks the algorithm's guarantee against a full count.
+        /// Checks the error bounds of the algorithm against an exact count.
         #[test]
         fn counts_are_within_their_surplus(
             adds in prop::collection::vec((0_usize..2, 0_u8..30, 0_usize..2), 0..400)
@@ -181,7 +183,8 @@ mod tests {
                     prop_assert!(kinds[kind] <= truth[kind] && truth[kind] <= kinds[kind] + surplus);
                 }
             }
-            // Error bound of counters in 8 slots.
+            // With 8 guaranteed slots, the error of a count is at most one eighth of the number of
+            // additions.
             prop_assert!(top.0.floor() <= count(adds.len() / 8));
             for ((group, key), truth) in &full {
                 let placed = counts(&top).iter().any(|c| (c.0, c.1) == (*group, key));

@@ -1,4 +1,5 @@
-//! Parses traces, which are JSON Lines. Every request and every edit of a rule has an instant.
+//! Parses traces in JSON Lines format. Each line is a request or an edit of a rule, with a
+//! timestamp.
 
 use std::borrow::Cow;
 
@@ -36,7 +37,7 @@ struct Wire<'a> {
     set: Option<Value>,
 }
 
-/// Parses a line.
+/// Parses a line of a trace.
 pub(crate) fn parse(line: &[u8]) -> Result<LogLine<'_>, Unread> {
     let wire: Wire<'_> = json::read(line).map_err(unread)?;
     let at = Nanos::new(wire.at_ns);
@@ -86,7 +87,7 @@ fn unread(message: String) -> Unread {
 }
 
 impl Wire<'_> {
-    /// Returns true if any field is present that only a request has.
+    /// Returns true if the line contains any field that only requests have.
     fn is_request(&self) -> bool {
         let texts = [
             &self.method,
@@ -110,7 +111,7 @@ impl Wire<'_> {
     }
 }
 
-/// Reads metadata in the form in which a request to explain has them.
+/// Parses metadata. The format is the same as in the request for the explain API.
 fn metadata(metadata: &Value) -> Result<Vec<(String, Text<'static>)>, Unread> {
     let wrong = |problems: Vec<Problem>| {
         let problems: Vec<String> = problems.iter().map(Problem::to_string).collect();
@@ -135,7 +136,7 @@ fn parse_set(at: Nanos, set: &Value) -> Result<TraceEdit, String> {
             format!("set.carry: unknown value {carry}; expected one of {names}")
         })?,
     };
-    // The remaining fields are those in the admin API.
+    // All other fields have the same format as in an edit request to the admin API.
     let rest = set
         .iter()
         .filter(|(name, _)| *name != "rule" && *name != "carry");

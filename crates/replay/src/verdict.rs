@@ -1,24 +1,26 @@
-//! Reads the filter's verdict on a request from its log line, either from the cause of the answer
-//! or from the decisions that the filter writes for access logs.
+//! Reads the filter's verdict on a request from a log line: either from Envoy's response code
+//! details or from the decisions that the filter provides for access logs.
 //!
 //! ```text
 //! %RESPONSE_CODE_DETAILS%              loudou_over_limit{<rule>.<limit>}
 //! %FILTER_STATE(wasm.loudou:PLAIN)%    <rule>;<limit>;<verdict>;<wait>;<key>[, …]
 //! ```
 
-/// Prefix of the filter's own causes.
+/// Prefix of the response code details that the filter sets.
 const OURS: &[u8] = b"loudou_";
-/// Cause of an answer from the service behind the proxy.
+/// Response code details of a response from the upstream service.
 const VIA_UPSTREAM: &[u8] = b"via_upstream";
-/// Separator between two decisions.
+/// Separator between decisions.
 const AND: &[u8] = b", ";
 /// Number of digits in a key's fingerprint.
 const KEY_DIGITS: usize = 16;
 
-/// Evidence in a column of the filter. If there are several, the greatest counts.
+/// What a column of the filter shows about a request. If several columns disagree, the greatest
+/// value applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum LogVerdict {
-    /// No sign of the filter, which marks each request that it refuses.
+    /// The column does not mention the filter. Because the filter marks every request that it
+    /// refuses, it did not refuse this request.
     Unknown,
     /// The filter admitted the request.
     Passed,
@@ -27,9 +29,9 @@ pub(crate) enum LogVerdict {
 }
 
 impl LogVerdict {
-    /// Returns the verdict in the cause of an answer.
+    /// Returns the verdict in the response code details.
     pub(crate) fn of_cause(cause: &[u8]) -> Self {
-        // Answers of the admin API have no `{`.
+        // Responses of the admin API are not refusals. Their details contain no `{`.
         if cause.starts_with(OURS) && cause.contains(&b'{') {
             Self::Refused
         } else if cause == VIA_UPSTREAM {
@@ -39,12 +41,12 @@ impl LogVerdict {
         }
     }
 
-    /// Returns the verdict in a list of decisions.
+    /// Returns the combined verdict of a list of decisions.
     pub(crate) fn of_decisions(decisions: &[u8]) -> Self {
         decisions_at(decisions).map_or(Self::Unknown, |(verdict, _)| verdict)
     }
 
-    /// Returns the number for [`Self::from_number`].
+    /// Encodes the verdict as a number for [`Self::from_number`].
     pub(crate) const fn number(self) -> u64 {
         match self {
             Self::Unknown => 0,
@@ -62,12 +64,13 @@ impl LogVerdict {
     }
 }
 
-/// Returns the length of the decision list at the start of a text; `None` without a list.
+/// Returns the length of the decision list at the start of `text`, or `None` if there is none.
 pub(crate) fn decisions_length(text: &[u8]) -> Option<usize> {
     decisions_at(text).map(|(_, length)| length)
 }
 
-/// Returns the verdict of the decision list at the start of a text, and its length.
+/// Parses the decision list at the start of `text`. Returns the combined verdict and the length of
+/// the list.
 fn decisions_at(text: &[u8]) -> Option<(LogVerdict, usize)> {
     let (mut verdict, mut rest) = decision(text)?;
     while let Some((next, tail)) = rest.strip_prefix(AND).and_then(decision) {
@@ -77,13 +80,13 @@ fn decisions_at(text: &[u8]) -> Option<(LogVerdict, usize)> {
     Some((verdict, text.len() - rest.len()))
 }
 
-/// Returns the verdict of the decision at the start of a text, and the rest.
+/// Parses the decision at the start of `text`. Returns the verdict and the remaining text.
 fn decision(text: &[u8]) -> Option<(LogVerdict, &[u8])> {
     let (_rule, rest) = part(text)?;
     let (_limit, rest) = part(rest)?;
     let (verdict, rest) = part(rest)?;
     let (wait, rest) = part(rest)?;
-    // Rules in shadow mode refuse nothing.
+    // A rule in shadow mode never refuses a request.
     let verdict = match verdict {
         b"refuse" | b"ban" => LogVerdict::Refused,
         b"admit" | b"hold" | b"skip" | b"shadow_admit" | b"shadow_hold" | b"shadow_refuse"
@@ -100,7 +103,7 @@ fn decision(text: &[u8]) -> Option<(LogVerdict, &[u8])> {
     Some((verdict, rest))
 }
 
-/// Splits off a part without spaces that ends with `;`.
+/// Splits off a part that ends with `;` and contains no spaces or commas.
 fn part(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = memchr::memchr3(b';', b' ', b',', text)?;
     let (part, rest) = text
@@ -150,7 +153,7 @@ mod tests {
         ] {
             assert_eq!(LogVerdict::of_decisions(text.as_bytes()), verdict, "{text}");
             assert_eq!(decisions_length(text.as_bytes()), Some(text.len()));
-            // The next text belongs to another column.
+            // The text after the decision list belongs to another column.
             let followed = format!("{text}, 12;refuse");
             assert_eq!(LogVerdict::of_decisions(followed.as_bytes()), verdict);
             assert_eq!(decisions_length(followed.as_bytes()), Some(text.len()));

@@ -1,15 +1,16 @@
-//! Histogram of delays of held requests, in fixed steps of 1, 2 and 5.
+//! Histogram of the delays of held requests. The upper bounds of the steps are 1, 2 and 5 times a
+//! power of ten.
 
 use loudou_limiter::Nanos;
 
 const STEPS: [u64; 3] = [1, 2, 5];
-/// Steps from a microsecond to five thousand seconds.
+/// Number of decades. The steps range from 1 microsecond to 5 000 seconds.
 const DECADES: usize = 10;
 
 /// Histogram of delays.
 #[derive(Clone, Debug)]
 pub(crate) struct Waits {
-    /// Number of delays by step. The last count is for delays longer than all steps.
+    /// Number of delays in each step. The last element counts delays beyond all steps.
     counts: [u64; 3 * DECADES + 1],
     pub(crate) count: u64,
     pub(crate) longest: Nanos,
@@ -47,8 +48,8 @@ impl Waits {
         }
     }
 
-    /// Returns the upper bound and the count of each step, in ascending order. The bound `None`
-    /// means unbounded.
+    /// Returns the upper bound and the count of each step, in ascending order. The bound is `None`
+    /// if the step is unbounded.
     pub(crate) fn steps(&self) -> Vec<(Option<u64>, u64)> {
         let ends = bounds().map(Some).chain([None]);
         let mut steps: Vec<_> = ends.zip(self.counts).collect();

@@ -1,23 +1,23 @@
-//! Part of a log that is replayed: `--from` and `--to`.
+//! The time window of a log that is replayed, selected with `--from` and `--to`.
 
 use loudou_limiter::Nanos;
 
 use super::instant;
 
-/// Start or end of the replayed part.
+/// Start or end of the replayed window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// This instant.
+    /// An absolute time.
     At(Nanos),
-    /// This long after the first request.
+    /// A time span after the first request.
     AfterFirst(Nanos),
-    /// This long before the last request.
+    /// A time span before the last request.
     BeforeLast(Nanos),
 }
 
 impl Bound {
-    /// Parses a time as in logs, or a span after the first request (`+10m`) or before the last
-    /// (`-10m`).
+    /// Parses a timestamp as in logs, or a time span after the first request (`+10m`) or before the
+    /// last request (`-10m`).
     pub fn parse(text: &str) -> Result<Self, String> {
         let relative = |span: &str, bound: fn(Nanos) -> Self| {
             Nanos::parse(span).map(bound).ok_or_else(|| {
@@ -45,7 +45,7 @@ impl Bound {
         })
     }
 
-    /// Returns the instant, for requests from `first` to `last`.
+    /// Returns the absolute time of the bound, given the times of the first and the last request.
     fn resolve(self, first: Nanos, last: Nanos) -> Nanos {
         match self {
             Self::At(at) => at,
@@ -62,16 +62,16 @@ impl Bound {
     }
 }
 
-/// Replayed part, from the first bound (inclusive) to the second (exclusive).
+/// The replayed window, from `from` (inclusive) to `to` (exclusive).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
-    /// First instant.
+    /// First instant of the window.
     pub from: Option<Bound>,
-    /// First instant after the part.
+    /// First instant after the window.
     pub to: Option<Bound>,
 }
 
-/// A window with resolved ends.
+/// A window whose bounds have been converted to absolute times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) from: Nanos,
@@ -89,7 +89,8 @@ impl Part {
 }
 
 impl Window {
-    /// Returns true if the window ends before it begins, so that no log has requests in it.
+    /// Returns true if the window cannot contain any request, because its end is not after its
+    /// start.
     pub fn is_empty(&self) -> bool {
         match (self.from, self.to) {
             (Some(Bound::At(from)), Some(Bound::At(to)))
@@ -99,7 +100,7 @@ impl Window {
         }
     }
 
-    /// Returns the ends that are known before all lines are read.
+    /// Returns a window with the bounds that are known before all lines have been read.
     pub(crate) fn known(&self) -> Part {
         Part {
             from: self.from.and_then(Bound::known).unwrap_or_default(),
@@ -107,7 +108,7 @@ impl Window {
         }
     }
 
-    /// Returns the ends, for requests from `first` to `last`.
+    /// Returns the window with absolute bounds, given the times of the first and the last request.
     pub(crate) fn resolve(&self, first: Nanos, last: Nanos) -> Part {
         let resolve = |bound: Bound| bound.resolve(first, last);
         Part {

@@ -1,4 +1,5 @@
-//! Filters whose configuration Envoy discovers by name (extension discovery).
+//! Finds filters whose configuration Envoy fetches by name through its extension config discovery
+//! service (ECDS).
 
 use loudou_rules::config::Path;
 use serde_json::Value;
@@ -15,18 +16,19 @@ pub(super) const RBAC_URL: &str = "type.googleapis.com/envoy.extensions.filters.
 pub(super) struct Discovered {
     pub(super) name: String,
     pub(super) path: Path,
-    /// Innermost listener that contains it.
+    /// Innermost listener that contains the filter.
     pub(super) listener: Option<Path>,
 }
 
-/// Returns all such filters in a file.
+/// Returns all named filters with `config_discovery` in a file.
 pub(super) fn all(file: &Document) -> Vec<Discovered> {
     let mut found = Vec::new();
     visit(&file.value, &Path::root(), None, &mut found);
     found
 }
 
-/// Searches a value. The document's depth bounds the recursion.
+/// Searches a value recursively. The parser limits the nesting depth of a document, which bounds
+/// the recursion.
 fn visit(value: &Value, path: &Path, listener: Option<&Path>, found: &mut Vec<Discovered>) {
     match value {
         Value::Array(values) => {

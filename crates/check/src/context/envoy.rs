@@ -1,5 +1,5 @@
-//! Checks the configuration around the rules in Envoy's own format, or in a Kubernetes object that
-//! patches it.
+//! Checks the filter configuration around the rules in Envoy's own format, or in a Kubernetes
+//! object that patches the Envoy configuration.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -13,7 +13,8 @@ use super::view::View;
 use crate::document::configuration::Object;
 
 const POLICIES: [&str; 4] = ["FAIL_RELOAD", "FAIL_OPEN", "FAIL_CLOSED", "UNSPECIFIED"];
-/// Envoy's default is 1. After two failures, the listener answers 503 until Envoy restarts.
+/// Lowest `num_retries` for fetching a module that causes no warning. Envoy's default is 1, so
+/// after two failed fetches the listener answers 503 until Envoy restarts.
 const RETRIES: u64 = 10;
 const CONTEXTS: [&str; 5] = [
     "SIDECAR_INBOUND",
@@ -48,7 +49,8 @@ pub(super) fn check(view: &mut View<'_>) {
     }
 }
 
-/// Returns the element of an `EnvoyFilter`'s `configPatches` that contains a place.
+/// Returns the path of the `configPatches` element that contains `plugin`, if `object` is an
+/// `EnvoyFilter`.
 fn patch_of(object: &Object, plugin: &Path) -> Option<Path> {
     let depth = object.path.steps().len().checked_add(3)?;
     let steps = plugin.steps().get(..depth)?;
@@ -61,7 +63,7 @@ pub(super) fn is_module(view: &View<'_>, plugin: &Path) -> bool {
     view.at(&module).is_some()
 }
 
-/// Checks a native module.
+/// Checks the filter settings for a native module.
 fn module(view: &mut View<'_>, plugin: &Path) {
     let open = view.envoy(plugin, &["dynamic_module_config", "do_not_close"]);
     stays_loaded(view, &open);
@@ -70,7 +72,7 @@ fn module(view: &mut View<'_>, plugin: &Path) {
     in_module(view);
 }
 
-/// Checks the field that keeps a native module loaded.
+/// Checks that the field at `path`, which keeps a native module loaded, is true.
 pub(super) fn stays_loaded(view: &mut View<'_>, path: &Path) {
     if view.at(path) != Some(&Value::Bool(true)) {
         view.error(
@@ -82,7 +84,7 @@ pub(super) fn stays_loaded(view: &mut View<'_>, path: &Path) {
     }
 }
 
-/// Checks the field that selects the role of a native module.
+/// Checks that the field at `path` selects the right role of a native module.
 pub(super) fn role_name(view: &mut View<'_>, path: &Path) {
     let wanted = if view.is_admin() {
         "loudou-admin"
@@ -94,13 +96,13 @@ pub(super) fn role_name(view: &mut View<'_>, path: &Path) {
     }
 }
 
-/// Checks what a native module does not support.
+/// Reports settings in the rules that a native module does not support.
 pub(super) fn in_module(view: &mut View<'_>) {
     let unsupported = view.content.map(config::unsupported_natively);
     view.inside.extend(unsupported.unwrap_or_default());
 }
 
-/// Checks what a Wasm filter does not support.
+/// Reports settings in the rules that a Wasm filter does not support.
 pub(super) fn in_wasm(view: &mut View<'_>) {
     let unsupported = view.content.map(config::unsupported_in_wasm);
     view.inside.extend(unsupported.unwrap_or_default());
@@ -178,7 +180,8 @@ fn data(view: &mut View<'_>, patch: &Path) {
         Some("SIDECAR_INBOUND") => istio::sources(view, "a sidecar"),
         Some("WAYPOINT") => istio::sources(view, "a waypoint"),
         Some("GATEWAY") => {}
-        // This patch only defines the filter. The patches that name it are checked by `discovered`.
+        // This patch only defines the filter. `discovered` checks the places that refer to the
+        // filter by name.
         _ if view.text(&patch.field("applyTo")) == Some("EXTENSION_CONFIG") => {}
         None if view.at(&context).is_some() => {}
         _ => {
@@ -234,7 +237,8 @@ fn loopback(view: &mut View<'_>, listener: &Path) {
     );
 }
 
-/// Checks a discovered filter at the listener that names it.
+/// Checks every place in the file where a filter with `config_discovery` refers to this filter by
+/// name.
 fn discovered(view: &mut View<'_>, patch: &Path) {
     let name = patch.field("patch").field("value").field("name");
     let Some(text) = view.text(&name) else {
@@ -268,8 +272,8 @@ fn discovered(view: &mut View<'_>, patch: &Path) {
     }
 }
 
-/// Checks the allowed types of a discovered filter. If Istio's agent cannot fetch a module, it
-/// delivers a filter of another type instead.
+/// Checks the filter types that `config_discovery` allows. The allowed types must include RBAC,
+/// because Istio's agent delivers an RBAC filter if it cannot fetch the module.
 fn types(view: &mut View<'_>, filter: &Path) {
     let path = view.envoy(filter, &["config_discovery", "type_urls"]);
     let urls = view.at(&path).and_then(Value::as_array);

@@ -52,7 +52,8 @@ fn wasm(view: &mut View<'_>) {
     }
 }
 
-/// Checks a native module, and the `EnvoyProxy` that registers it if the file has one.
+/// Checks the settings for a native module. If the file contains `EnvoyProxy` objects, one of them
+/// must register the module.
 fn module(view: &mut View<'_>) {
     let plugin = view.place.plugin.clone();
     envoy::role_name(view, &plugin.field("filterName"));
@@ -83,7 +84,7 @@ fn module(view: &mut View<'_>) {
     }
 }
 
-/// Returns the modules that the file's `EnvoyProxy` objects register.
+/// Returns the paths of all modules that `EnvoyProxy` objects in the file register.
 fn entries(view: &View<'_>) -> Vec<Path> {
     let objects = manifest::objects(view.file).into_iter().flatten();
     let proxies = objects.filter(|object| object.kind == "EnvoyProxy");

@@ -10,12 +10,12 @@ use crate::document::manifest;
 const STRATEGIES: [&str; 3] = ["FAIL_RELOAD", "FAIL_OPEN", "FAIL_CLOSE"];
 const MODES: [&str; 4] = ["SERVER", "CLIENT", "CLIENT_AND_SERVER", "UNDEFINED"];
 
-/// The proxies that run a plugin.
+/// Kind of proxy that runs a plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Proxies {
-    /// The sidecars of workloads.
+    /// Sidecars of workloads.
     Sidecars,
-    /// Gateways. True if that is certain.
+    /// Gateways. The flag is false if the target could also be a waypoint.
     Gateways(bool),
     Waypoints,
 }
@@ -54,7 +54,7 @@ fn fail_strategy(view: &mut View<'_>, plugin: &Path) {
     view.warning(&path, message, &STRATEGIES.join(", "), Some("FAIL_RELOAD"));
 }
 
-/// Checks the module's address, the format of its checksum, and its type.
+/// Checks the module's URL, the format of its checksum, and the plugin type.
 fn module(view: &mut View<'_>, plugin: &Path) {
     let (path, sum) = (plugin.field("url"), plugin.field("sha256"));
     view.checksum(&sum, "");
@@ -70,7 +70,8 @@ fn module(view: &mut View<'_>, plugin: &Path) {
     }
 }
 
-/// The admin role answers every request that reaches it.
+/// Reports an admin role that is not restricted to certain ports, because the admin role answers
+/// every request that reaches it.
 fn admin(view: &mut View<'_>, spec: &Path) {
     let matches = spec.field("match");
     let mut entries = (0..view.len(&matches)).map(|index| matches.index(index).field("ports"));
@@ -107,7 +108,8 @@ fn proxies(view: &View<'_>, spec: &Path) -> Proxies {
     }
 }
 
-/// A waypoint is a gateway with a separate gateway class.
+/// Returns the kind of proxy that a `Gateway` object creates. A waypoint is a gateway with the
+/// class `istio-waypoint`.
 fn gateway(view: &View<'_>, name: &str) -> Proxies {
     let mut objects = manifest::objects(view.file).into_iter().flatten();
     let gateway = objects.find(|object| object.kind == "Gateway" && object.name == name);
@@ -123,7 +125,8 @@ fn gateway(view: &View<'_>, name: &str) -> Proxies {
     }
 }
 
-/// Checks the traffic direction. A sidecar also sees the requests that its workload sends.
+/// Checks the traffic direction. Without a restriction, a sidecar would also limit the requests
+/// that its workload sends.
 fn directions(view: &mut View<'_>, spec: &Path, proxies: Proxies) {
     let path = spec.field("match");
     let count = view.len(&path);
@@ -176,7 +179,7 @@ fn directions(view: &mut View<'_>, spec: &Path, proxies: Proxies) {
     }
 }
 
-/// Checks the parts of the rules whose meaning depends on the filter's position.
+/// Checks the parts of the rules whose meaning depends on where the filter runs.
 fn content(view: &mut View<'_>, proxies: Proxies, is_before_tokens: bool) {
     match proxies {
         Proxies::Sidecars => sources(view, "a sidecar"),
@@ -188,7 +191,8 @@ fn content(view: &mut View<'_>, proxies: Proxies, is_before_tokens: bool) {
     }
 }
 
-/// Warns about client addresses behind another proxy.
+/// Warns about rules that use the client address in a proxy that receives requests from another
+/// proxy.
 pub(super) fn sources(view: &mut View<'_>, proxy: &str) {
     for path in view.content.map(keys::sources).unwrap_or_default() {
         let message = format!(
@@ -200,7 +204,7 @@ pub(super) fn sources(view: &mut View<'_>, proxy: &str) {
     }
 }
 
-/// Reports claims that are read before the token is verified.
+/// Reports rules that read token claims before the token is verified.
 pub(super) fn claims(view: &mut View<'_>, field: &str, allowed: &str) {
     for path in view.content.map(keys::claims).unwrap_or_default() {
         let message = format!(

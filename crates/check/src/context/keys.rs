@@ -1,13 +1,13 @@
-//! Finds the parts of rules whose meaning depends on the filter's position: the client's address
-//! and token claims.
+//! Finds the parts of rules whose meaning depends on where the filter runs: the client address and
+//! token claims.
 
 use loudou_rules::config::Path;
 use serde_json::Value;
 
-/// Metadata namespaces with the claims of a verified token.
+/// Metadata namespaces in which Envoy and Istio store the claims of a verified token.
 const CLAIMS: [&str; 2] = ["envoy.filters.http.jwt_authn", "istio_authn"];
 
-/// Returns the places where rules use the client's address, in keys and matches.
+/// Returns the paths in keys and matches at which rules use the client address.
 pub(super) fn sources(content: &Value) -> Vec<Path> {
     let mut found = Vec::new();
     let rules = content.get("rules").and_then(Value::as_array);
@@ -38,14 +38,15 @@ pub(super) fn sources(content: &Value) -> Vec<Path> {
     found
 }
 
-/// Returns the places where rules use token claims.
+/// Returns the paths at which rules use token claims.
 pub(super) fn claims(content: &Value) -> Vec<Path> {
     let mut found = Vec::new();
     visit(content, &Path::root(), &mut found);
     found
 }
 
-/// Searches a value. The document's depth bounds the recursion.
+/// Searches a value recursively. The parser limits the nesting depth of a document, which bounds
+/// the recursion.
 fn visit(value: &Value, path: &Path, found: &mut Vec<Path>) {
     match value {
         Value::Array(values) => {
@@ -56,7 +57,8 @@ fn visit(value: &Value, path: &Path, found: &mut Vec<Path>) {
         Value::Object(fields) => {
             for (name, value) in fields {
                 let path = path.field(name);
-                // A key and each test of a match name a metadata path as a list.
+                // Both keys and match conditions write a metadata path as a list, whose first
+                // element is the namespace.
                 let is_claim = |value: &Value| {
                     let first = value.get(0).and_then(Value::as_str);
                     first.is_some_and(|first| CLAIMS.contains(&first))

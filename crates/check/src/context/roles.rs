@@ -1,5 +1,5 @@
-//! Compares the roles in one Envoy. The admin role reads the store of a data role. Both find the
-//! store by `vm_id` and namespace.
+//! Compares the data roles and admin roles in one Envoy. An admin role reads the store of a data
+//! role. Both roles find the store by `vm_id` and namespace.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -11,20 +11,21 @@ use super::envoy;
 use super::view::View;
 use crate::document::manifest;
 
-/// All native modules of a process share its memory, so they have this in place of a `vm_id`.
+/// Stands for the `vm_id` of a native module. All native modules in a process share its memory.
 const NATIVE: &str = "native module";
 
-/// Properties of a configuration that must agree with other configurations.
+/// Properties of a configuration that must be consistent with the other configurations in the same
+/// Envoy.
 pub(super) struct Role {
-    /// Name in messages.
+    /// Name of the configuration in messages.
     name: String,
     is_admin: bool,
-    /// `None` if unknown.
+    /// `vm_id` of the filter, or `None` if another object sets it.
     vm_id: Option<String>,
-    /// Proxies that run the configuration.
+    /// Namespace and selector of the proxies that run the configuration.
     target: String,
     store: StoreSettings,
-    /// Hash of the configuration.
+    /// Hash of the configuration's content.
     content: u64,
 }
 
@@ -47,7 +48,8 @@ fn hash(content: Option<&Value>) -> u64 {
     hasher.finish()
 }
 
-/// Returns the `vm_id`, which names the memory that contains the stores. Istio sets none.
+/// Returns the `vm_id`, which names the shared memory that contains the stores. Istio sets no
+/// `vm_id` for a `WasmPlugin` or `TrafficExtension`.
 fn vm_id(view: &View<'_>) -> Option<String> {
     let plugin = &view.place.plugin;
     let object = view.place.object.as_ref();
@@ -65,7 +67,7 @@ fn vm_id(view: &View<'_>) -> Option<String> {
                 "envoyextensionpolicy/{namespace}/{name}/wasm/{index}"
             ))
         }
-        // The object patches only the rules, and another object sets the `vm_id`.
+        // This object patches only the rules. Another object sets the `vm_id`.
         _ if plugin.steps().is_empty() => None,
         _ if envoy::is_module(view, plugin) => Some(NATIVE.to_owned()),
         _ => {
@@ -97,7 +99,7 @@ fn target(view: &View<'_>) -> String {
     format!("{:?} {}", object.namespace, found.unwrap_or_default())
 }
 
-/// Compares one role with all roles in its group.
+/// Compares one role with all roles that may run in the same Envoy.
 pub(super) fn check(view: &mut View<'_>, own: usize, all: &[Option<Role>]) {
     let Some(role) = all.get(own).and_then(Option::as_ref) else {
         return;
@@ -134,10 +136,10 @@ pub(super) fn check(view: &mut View<'_>, own: usize, all: &[Option<Role>]) {
     }
 }
 
-/// Reports another rule set of the same Envoy in the same store.
+/// Reports that another configuration of the same Envoy puts different rules into the same store.
 fn beside(view: &mut View<'_>, role: &Role, other: &Role) {
     if role.store.buckets != other.store.buckets {
-        // The first configuration that Envoy loads determines the size.
+        // The first configuration that Envoy loads determines the size of the store.
         buckets(view, other);
     }
     let message = format!(
@@ -149,7 +151,8 @@ fn beside(view: &mut View<'_>, role: &Role, other: &Role) {
     view.inside.push(problem.warning());
 }
 
-/// Reports an admin role for Istio without its data role.
+/// Warns about an admin role in an `EnvoyFilter` that sets a `vm_id`, if no file contains its data
+/// role.
 fn lonely(view: &mut View<'_>, role: &Role) {
     let object = view.place.object.as_ref();
     let is_istio = object.is_some_and(|object| object.kind == "EnvoyFilter");

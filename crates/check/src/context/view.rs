@@ -1,5 +1,5 @@
 //! Gives the checks access to the configuration around the rules, and collects the problems that
-//! they find.
+//! the checks find.
 
 use std::rc::Rc;
 
@@ -11,17 +11,18 @@ use crate::document::Document;
 use crate::document::configuration::Place;
 use crate::document::proto;
 
-/// The configuration around one rule file or admin configuration.
+/// One rule file or admin configuration, with the configuration around it.
 pub(super) struct View<'a> {
     pub(super) file: &'a Document,
     pub(super) place: &'a Place,
-    /// Configuration, if it could be read.
+    /// Rule file or admin configuration, if it could be parsed.
     pub(super) content: Option<&'a Value>,
-    /// Filters of the file whose configuration Envoy discovers.
+    /// Filters in the file that have `config_discovery`.
     pub(super) discovered: Rc<[Discovered]>,
-    /// Problems of the surroundings, with paths in the file.
+    /// Problems in the configuration around the rules, with paths relative to the file.
     pub(super) problems: Vec<Problem>,
-    /// Problems of the configuration, with paths in the configuration.
+    /// Problems in the rule file or admin configuration itself, with paths relative to that
+    /// configuration.
     pub(super) inside: Vec<Problem>,
 }
 
@@ -46,7 +47,7 @@ impl<'a> View<'a> {
         self.content.is_some_and(config::is_admin)
     }
 
-    /// Returns the value at a place. `null` counts as absent.
+    /// Returns the value at `path`, or `None` if the value is missing or `null`.
     pub(super) fn at(&self, path: &Path) -> Option<&'a Value> {
         self.file.value_at(path).filter(|value| !value.is_null())
     }
@@ -55,8 +56,8 @@ impl<'a> View<'a> {
         self.at(path)?.as_str()
     }
 
-    /// Returns a field below a place in an Envoy message. Field names have two spellings, and a
-    /// missing field gets the usual one.
+    /// Returns the path of a nested field in an Envoy message. Each field name can be spelled in
+    /// snake case or in camel case. A missing field gets the snake-case spelling.
     pub(super) fn envoy(&self, path: &Path, names: &[&str]) -> Path {
         names.iter().fold(path.clone(), |path, name| {
             let fields = self.at(&path).and_then(Value::as_object);
@@ -65,13 +66,13 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Returns the number of elements in a list.
+    /// Returns the number of elements in the list at `path`, or 0 if there is no list.
     pub(super) fn len(&self, path: &Path) -> usize {
         self.at(path).and_then(Value::as_array).map_or(0, Vec::len)
     }
 
-    /// Reports an error at a path. If there is no value at the path, the error is at the object
-    /// that should contain it. The suggestion is a value.
+    /// Reports an error at `path`. If `path` has no value, the error is reported at the object that
+    /// should contain the field. `suggestion` is a value for the field.
     pub(super) fn error(
         &mut self,
         path: &Path,
@@ -113,7 +114,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Reports a problem at a place in the configuration.
+    /// Returns an error at `path` in the rule file or admin configuration.
     pub(super) fn of_content(&self, path: Path, message: &str, allowed: &str) -> Problem {
         let mut steps = path.steps().iter();
         let value = self.content.and_then(|content| {
@@ -125,14 +126,15 @@ impl<'a> View<'a> {
         Problem::error(path, value.unwrap_or(&Value::Null), message).allowed(allowed)
     }
 
-    /// Reports an admin role in a place where the requests of a service arrive.
+    /// Reports an admin role that would receive requests meant for a service.
     pub(super) fn misplaced_admin(&mut self, allowed: &str) {
         let message = "the admin role would answer every request here instead of the service";
         let path = Path::root().field("admin");
         self.inside.push(self.of_content(path, message, allowed));
     }
 
-    /// Returns the word at a place, if it is allowed. Any other value is an error.
+    /// Returns the string at `path` if it is one of the `allowed` words. Any other value is
+    /// reported as an error.
     pub(super) fn word(&mut self, path: &Path, allowed: &[&'static str]) -> Option<&'static str> {
         let value = self.at(path)?;
         let word = value.as_str().unwrap_or_default();
@@ -146,7 +148,7 @@ impl<'a> View<'a> {
         known
     }
 
-    /// Checks the format of a checksum. Returns true if there is a checksum.
+    /// Checks the format of the checksum at `path`. Returns true if a checksum is present.
     pub(super) fn checksum(&mut self, path: &Path, other_word: &str) -> bool {
         let allowed = "64 hexadecimal digits in lower case, in quotes";
         match self.at(path) {

@@ -1,7 +1,7 @@
-//! Builds the tree of values and the tree of positions from the parser's events.
+//! Builds the value tree and the position tree from the events of the YAML parser.
 //!
-//! It is iterative with an explicit stack, so a deeply nested text cannot exhaust the thread's
-//! stack.
+//! The builder keeps its own stack instead of recursing, so a deeply nested file cannot overflow
+//! the thread's stack.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,16 @@ use super::scalar::{self, Plain};
 use super::tree::Size;
 use super::tree::{Document, Fault, Inside, MAX_DEPTH, Node, Position};
 
-/// Maximum number of faults to keep. More faults usually have one cause.
+/// Maximum number of faults to keep. If a file has more, they usually share one cause.
 const MAX_FAULTS: usize = 100;
 
-/// Maximum total size of all values that anchors keep and aliases repeat, in bytes.
+/// Maximum total size of all values that are copied for anchors and aliases, in bytes.
 const MAX_COPIED: usize = 8 << 20;
 
-/// A list or object that is not complete yet.
+/// A list or object whose end has not been parsed yet.
 struct Frame {
     at: Position,
-    /// Number of its anchor. 0 for none.
+    /// ID of the anchor on this list or object, or 0 if it has none.
     anchor: usize,
     parts: Parts,
 }
@@ -33,7 +33,7 @@ enum Parts {
     Object {
         values: Map<String, Value>,
         nodes: BTreeMap<String, (Position, Node)>,
-        /// Name of the field whose value comes next.
+        /// Name of the field whose value is parsed next.
         name: Option<Name>,
     },
 }
@@ -41,11 +41,11 @@ enum Parts {
 struct Name {
     text: String,
     at: Position,
-    /// True if Envoy ignores the field, which exists only for its anchor.
+    /// True if Envoy ignores the field because the field only defines an anchor.
     ignored: bool,
 }
 
-/// Returns the value of an alias.
+/// A value with an anchor, kept for its aliases.
 struct Anchored {
     value: Value,
     node: Node,
@@ -58,7 +58,7 @@ pub(super) struct Builder {
     anchors: BTreeMap<usize, Anchored>,
     copied: usize,
     stack: Vec<Frame>,
-    /// Complete documents. Only a manifest file may have several.
+    /// Completely parsed documents. Only a Kubernetes manifest may contain more than one.
     values: Vec<Value>,
     nodes: Vec<Node>,
     documents: usize,
@@ -170,7 +170,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Stores a value that has an anchor, for its aliases.
+    /// Stores a copy of a value that has an anchor, so that aliases can refer to it.
     fn keep(&mut self, anchor: usize, value: &Value, node: &Node) -> Result<(), Fault> {
         if anchor == 0 {
             return Ok(());
@@ -191,8 +191,8 @@ impl Builder {
         Ok(())
     }
 
-    /// Returns the value of an alias. It keeps its positions, so problems point to the anchored
-    /// text.
+    /// Inserts a copy of the value that an alias refers to. The copy keeps the positions of the
+    /// anchored value, so problems point there.
     fn alias(&mut self, anchor: usize, at: Position) -> Result<(), Fault> {
         if self.kind == Kind::Loudou {
             let message = "aliases are not supported; repeat the value";
@@ -268,12 +268,13 @@ impl Builder {
         Ok(())
     }
 
-    /// Returns the value of an unquoted word in a Loudou file.
+    /// Returns the value of an unquoted scalar in a Loudou file.
     fn as_loudou(&mut self, text: &str, at: Position) -> Result<Value, Fault> {
         match scalar::plain(text) {
             Plain::Is(value) => Ok(value),
             Plain::Ambiguous => {
-                // For an unquoted `off` in envoy.yaml, Envoy would pass `false` to the filter.
+                // Warn because in an Envoy file, Envoy would convert an unquoted `off` to `false`
+                // and pass that to the filter.
                 self.warn_of_bool(text, at);
                 Ok(Value::from(text))
             }
@@ -284,8 +285,8 @@ impl Builder {
         }
     }
 
-    /// Returns the value of an unquoted word as Envoy reads it. Envoy has more words for true and
-    /// false, and reads whole numbers beyond 32 bits as strings.
+    /// Returns the value of an unquoted scalar as Envoy interprets it. Envoy also treats words such
+    /// as `yes` and `off` as booleans, and reads integers that do not fit into 32 bits as strings.
     fn as_envoy(&mut self, text: &str, at: Position) -> Value {
         match scalar::plain(text) {
             Plain::Is(Value::Number(number)) => {
@@ -308,7 +309,7 @@ impl Builder {
         }
     }
 
-    /// Returns the value of an unquoted word as `kubectl` reads it.
+    /// Returns the value of an unquoted scalar as `kubectl` interprets it.
     fn as_kubernetes(&mut self, text: &str, at: Position) -> Value {
         match scalar::plain(text) {
             Plain::Is(value) => value,
@@ -317,7 +318,7 @@ impl Builder {
         }
     }
 
-    /// Parses a word that means true or false in YAML 1.1.
+    /// Converts a word such as `yes` or `off`, which is a boolean in YAML 1.1.
     fn as_bool(&mut self, text: &str, at: Position) -> Value {
         self.warn_of_bool(text, at);
         let lower = text.to_ascii_lowercase();
@@ -367,7 +368,7 @@ impl Builder {
                 }
                 let first = nodes.get(&text).map(|(first, _)| first.line);
                 let merges = self.kind == Kind::Envoy && text == "<<";
-                // Of duplicate fields, Envoy uses the last.
+                // If a field is duplicated, Envoy uses the last value.
                 if first.is_none() || self.kind == Kind::Envoy {
                     values.insert(text.clone(), value);
                     nodes.insert(text.clone(), (at, node));

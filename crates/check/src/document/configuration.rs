@@ -1,4 +1,4 @@
-//! A Loudou configuration inside an Envoy or Kubernetes file, with its place there.
+//! A Loudou configuration embedded in an Envoy or Kubernetes file, and its location in that file.
 
 use std::fmt;
 
@@ -6,32 +6,34 @@ use loudou_rules::config::Path;
 
 use super::tree::{Document, Fault, Position};
 
-/// The configuration that a filter passes to the module. Several filters may share it through an
-/// alias.
+/// A configuration that Envoy passes to the module. Several filters can share one configuration
+/// through a YAML alias.
 #[derive(Clone, Debug)]
 pub struct Configuration {
-    /// Object, listener, filter and role of each filter with this configuration.
+    /// Title for messages, with the object, listener, filter and role of each filter that uses this
+    /// configuration.
     pub title: String,
-    /// Rule file or admin configuration, or the reason why it could not be read.
+    /// Parsed rule file or admin configuration, or the fault that prevented parsing.
     pub document: Result<Document, Fault>,
-    /// True if CORS preflights end at an earlier filter.
+    /// True if an earlier filter answers or refuses CORS preflights, so that they never reach
+    /// Loudou.
     pub is_without_preflights: bool,
-    /// Place in the file.
+    /// Location in the file.
     pub place: Place,
-    /// Position of the configuration.
+    /// Position of the configuration in the file.
     pub(super) at: Position,
 }
 
-/// The place of a configuration.
+/// Location of a configuration in a file.
 #[derive(Clone, Debug, Default)]
 pub struct Place {
-    /// Kubernetes object that contains it.
+    /// Kubernetes object that contains the configuration.
     pub object: Option<Object>,
-    /// Place of the plugin, which has the configuration as a field.
+    /// Path of the plugin, which contains the configuration as a field.
     pub plugin: Path,
-    /// Place of the configuration.
+    /// Path of the configuration.
     pub content: Path,
-    /// Innermost listener that contains it.
+    /// Path of the innermost listener that contains the configuration.
     pub listener: Option<Path>,
 }
 
@@ -46,12 +48,12 @@ pub struct Object {
     pub namespace: Option<String>,
     /// `metadata.name` of the object.
     pub name: String,
-    /// Place in the file.
+    /// Location in the file.
     pub path: Path,
 }
 
 impl fmt::Display for Object {
-    /// Returns for example `WasmPlugin shop/loudou`.
+    /// Writes the kind, namespace and name, such as `WasmPlugin shop/loudou`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", self.kind)?;
         if let Some(namespace) = &self.namespace {

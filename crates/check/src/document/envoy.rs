@@ -1,7 +1,7 @@
-//! Finds Loudou configurations inside an Envoy configuration: a bootstrap, a file of discovered
-//! resources, a config dump, or a part of one.
+//! Finds Loudou configurations in an Envoy file: a bootstrap, a file of discovered resources, a
+//! config dump, or a fragment of one of these.
 //!
-//! Each configuration is a separate [`Document`] with positions in the whole file.
+//! Each configuration becomes a separate [`Document`], whose positions refer to the whole file.
 
 use loudou_rules::config::{self, Path};
 use serde::de::IgnoredAny;
@@ -15,28 +15,28 @@ use super::tree::{Document, Fault, Inside, Position};
 
 /// Maximum length of a listener or filter name in a title, in characters.
 const MAX_NAME: usize = 100;
-/// Maximum title size in bytes, from which no further names are added.
+/// Title size in bytes at which no further filter names are added.
 const MAX_TITLE: usize = 1_000;
-/// Type of an HTTP filter that runs wasm.
+/// Type of an HTTP filter that runs a Wasm module.
 const WASM: &str = "envoy.extensions.filters.http.wasm.v3.Wasm";
-/// Type of an HTTP filter that runs a native module.
+/// Type of an HTTP filter that runs a native (dynamic) module.
 const MODULE: &str = "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter";
-/// Types of HTTP filters that answer CORS preflights, or refuse them because they have no
+/// Types of HTTP filters that answer CORS preflights, or refuse them because preflights carry no
 /// credentials.
 const ANSWER_PREFLIGHTS: [&str; 3] = [
     "envoy.extensions.filters.http.cors.v3.Cors",
     "envoy.extensions.filters.http.api_key_auth.v3.ApiKeyAuth",
     "envoy.extensions.filters.http.basic_auth.v3.BasicAuth",
 ];
-/// Types that contain another type's fields.
+/// Types that wrap the fields of another type.
 const TYPED_STRUCT: &[&str] = &["udpa.type.v1.TypedStruct", "xds.type.v3.TypedStruct"];
 const STRUCT: &str = "google.protobuf.Struct";
 const STRING: &str = "google.protobuf.StringValue";
 /// Word that identifies a Loudou filter in a name, a `vm_id` or a module path.
 const OURS: &str = "loudou";
 
-/// Returns all Loudou configurations in an Envoy file, in file order. It is an error if there are
-/// none.
+/// Returns all Loudou configurations in an Envoy file, in file order, or an error if the file
+/// contains none.
 pub fn configurations(file: &Document) -> Result<Vec<Configuration>, Fault> {
     let mut search = Search::new(file);
     search.visit(&file.value, &Path::root(), Listener::default());
@@ -58,19 +58,19 @@ fn none(others: usize) -> String {
     )
 }
 
-/// A search for Loudou configurations in a file, or in parts of it.
+/// State of a search for Loudou configurations in a file.
 pub(super) struct Search<'a> {
     pub(super) file: &'a Document,
-    /// Kubernetes object that contains the current part.
+    /// Kubernetes object that contains the part being searched.
     object: Option<Object>,
     pub(super) found: Vec<Configuration>,
-    /// Number of other wasm filters.
+    /// Number of Wasm filters other than Loudou.
     pub(super) others: usize,
-    /// True if CORS preflights end at an earlier filter in the current list.
+    /// True if an earlier filter in the current list answers or refuses CORS preflights.
     is_without_preflights: bool,
 }
 
-/// Listener that contains a value.
+/// Innermost listener that contains the value being searched.
 #[derive(Clone, Copy, Default)]
 struct Listener<'a> {
     name: Option<&'a str>,
@@ -88,8 +88,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Searches a part of Envoy's configuration that a Kubernetes object patches in: anything from
-    /// a listener down to the rules.
+    /// Searches a part of the Envoy configuration that a Kubernetes object patches in. The part can
+    /// be anything from a listener to the rules alone.
     pub(super) fn patch(&mut self, object: &Object, value: &Value, path: &Path) {
         self.object = Some(object.clone());
         if let Some((config, inner)) = plugin(value, path) {
@@ -106,7 +106,8 @@ impl<'a> Search<'a> {
         self.object = None;
     }
 
-    /// Searches a value. The document's depth bounds the recursion.
+    /// Searches a value recursively. The parser limits the nesting depth of a document, which
+    /// bounds the recursion.
     fn visit(&mut self, value: &Value, path: &Path, listener: Listener<'_>) {
         match value {
             Value::Array(values) => {
@@ -140,7 +141,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Collects the configuration of a filter that runs a module, if the module is Loudou.
+    /// Adds the configuration of a filter that runs a module, if that module is Loudou.
     fn filter(
         &mut self,
         config: &Map<String, Value>,
@@ -193,13 +194,15 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Collects a configuration. A configuration with YAML aliases is collected only once.
+    /// Adds a configuration. A configuration that several filters share through YAML aliases is
+    /// added only once.
     pub(super) fn keep(&mut self, title: String, document: Result<Document, Fault>, place: Place) {
         let at = self.file.locate(&place.content, false);
         let is_without_preflights = self.is_without_preflights;
         if let Some(same) = self.found.iter_mut().find(|found| found.at == at) {
             same.is_without_preflights &= is_without_preflights;
-            // Each alias of a filter adds a name, and names may be long.
+            // The size is limited, because each alias adds the name of another filter, and names
+            // can be long.
             if same.title.len() < MAX_TITLE {
                 same.title = format!("{} and {title}", same.title);
             }
@@ -240,11 +243,11 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Reads a string that Envoy passes to the module unchanged.
+    /// Parses a JSON string that Envoy passes to the module unchanged.
     fn json(&self, text: &str, path: &Path, at: Position) -> Result<Document, Fault> {
         let node = self.file.node(path);
-        // If the string is a YAML block, a position in the string can be converted to a position in
-        // the file. The block begins at its first non-empty line.
+        // If the string is a YAML block scalar, a position in the string can be converted to a
+        // position in the file. `at` is the position of the block's first non-empty line.
         let block = node.is_some_and(|node| matches!(node.inside, Inside::Block));
         let empty = text.chars().take_while(|c| *c == '\n').count();
         let place = |inner: Position| {
@@ -280,8 +283,8 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Returns the plugin configuration in a `typed_config` that runs a module, with its path. A native module has its
-/// configuration beside its name.
+/// Returns the plugin fields of a `typed_config` that runs a module, and their path. For Wasm, these are the fields of
+/// `config`. For a native module, these are the fields of the filter itself.
 fn plugin<'a>(typed: &'a Value, path: &Path) -> Option<(&'a Map<String, Value>, Path)> {
     let kind = type_of(typed)?;
     let fields = typed.as_object()?;
@@ -303,7 +306,7 @@ fn plugin<'a>(typed: &'a Value, path: &Path) -> Option<(&'a Map<String, Value>, 
     }
 }
 
-/// Returns true if CORS preflights end at a filter.
+/// Returns true if a filter answers or refuses CORS preflights.
 fn ends_preflights(filter: &Value) -> bool {
     let typed = filter
         .as_object()
@@ -312,8 +315,7 @@ fn ends_preflights(filter: &Value) -> bool {
     kind.is_some_and(|kind| ANSWER_PREFLIGHTS.contains(&kind))
 }
 
-/// Returns the strings of a wasm filter's configuration by which a Loudou filter is recognised, such as the name of
-/// its file.
+/// Returns the strings in a filter's configuration that can identify Loudou, such as the file name of the module.
 fn places(config: &Map<String, Value>) -> Vec<&str> {
     let vm = get(config, "vm_config").and_then(|(_, vm)| vm.as_object());
     let code = vm.and_then(|vm| vm.get("code")?.as_object());
@@ -343,12 +345,13 @@ fn places(config: &Map<String, Value>) -> Vec<&str> {
     texts.into_iter().flatten().collect()
 }
 
-/// Returns true if a name could belong to a Loudou filter.
+/// Returns true if `name` contains `loudou`, regardless of case.
 pub(super) fn is_our_name(name: &str) -> bool {
     name.to_ascii_lowercase().contains(OURS)
 }
 
-/// Returns the role that a readable configuration gives the filter.
+/// Returns the name of the role that a configuration selects. Without a parsed configuration, this
+/// is the data role.
 pub(super) fn role(content: Option<&Value>) -> &'static str {
     if content.is_some_and(config::is_admin) {
         "admin"

@@ -1,24 +1,25 @@
-//! Kinds of files: Loudou's own files, and files for Envoy or Kubernetes, which may use more of
-//! YAML.
+//! Kinds of input files: Loudou's own files, and files for Envoy or Kubernetes, which may use more
+//! YAML features.
 
 use saphyr_parser::{Event, Parser};
 
-/// The kind of a file.
+/// Kind of an input file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// A rule file, an admin configuration or an edit: anything that JSON can express.
+    /// A rule file, an admin configuration or an edit, restricted to what JSON can express.
     #[default]
     Loudou,
-    /// An Envoy configuration, read as Envoy reads it.
+    /// An Envoy configuration, interpreted as Envoy does.
     Envoy,
-    /// Kubernetes objects, in any number of documents. The value is the list of documents.
+    /// Kubernetes objects in any number of YAML documents. The parsed value is the list of
+    /// documents.
     Kubernetes,
 }
 
-/// Field that every Kubernetes object has, and no rule file or Envoy file.
+/// Field that identifies a Kubernetes object. Rule files and Envoy files never contain this field.
 const KUBERNETES: &str = "apiVersion";
-/// Fields of a bootstrap, files of discovered resources, a config dump, and parts that are kept in
-/// separate files. None of them is a field of a rule file.
+/// Fields that identify an Envoy file: a bootstrap, a file of discovered resources, a config dump,
+/// or a fragment in a separate file. Rule files have none of these fields.
 const ENVOY: &[&str] = &[
     "@type",
     "bootstrap_extensions",
@@ -41,8 +42,8 @@ const ENVOY: &[&str] = &[
 ];
 
 impl Kind {
-    /// Detects the kind. Reads only the top-level names, and the names below `admin`, which two
-    /// kinds have.
+    /// Detects the kind of a file from its top-level field names. Both rule files and Envoy files
+    /// can have the field `admin`, so the names directly below `admin` are examined as well.
     pub(super) fn of(text: &str) -> Self {
         let mut depth = 0_usize;
         let mut is_name = false;

@@ -1,6 +1,7 @@
-//! Finds Loudou configurations inside Kubernetes manifests for Istio and Envoy Gateway.
+//! Finds Loudou configurations in Kubernetes manifests for Istio and Envoy Gateway.
 //!
-//! All other objects are skipped, so the output of `kustomize build` can be read as it is.
+//! All other objects are skipped, so the output of `kustomize build` can be checked without
+//! filtering it first.
 
 use loudou_rules::config::{Path, Step};
 use serde_json::Value;
@@ -9,7 +10,7 @@ use super::configuration::{Configuration, Object, Place};
 use super::envoy::{Search, is_our_name, looks_like_rules, role};
 use super::tree::{Document, Fault, Position};
 
-/// API group of Istio's extensions.
+/// API group of `WasmPlugin` and `TrafficExtension` in Istio.
 pub const ISTIO: &str = "extensions.istio.io";
 const ISTIO_NETWORK: &str = "networking.istio.io";
 const ENVOY_GATEWAY: &str = "gateway.envoyproxy.io";
@@ -17,7 +18,7 @@ const ENVOY_GATEWAY: &str = "gateway.envoyproxy.io";
 /// Field of an `EnvoyExtensionPolicy` that lists native modules.
 const GATEWAY_MODULES: &str = "dynamicModule";
 
-/// Kinds that can have a configuration, by group and kind.
+/// API group and kind of each object type that can contain a Loudou configuration.
 pub const KINDS: [(&str, &str); 5] = [
     (ISTIO, "WasmPlugin"),
     (ISTIO, "TrafficExtension"),
@@ -26,8 +27,8 @@ pub const KINDS: [(&str, &str); 5] = [
     (ENVOY_GATEWAY, "EnvoyPatchPolicy"),
 ];
 
-/// Returns all Loudou configurations in a manifest file, in file order. It is an error if there are
-/// none.
+/// Returns all Loudou configurations in a manifest file, in file order, or an error if the file
+/// contains none.
 pub fn configurations(file: &Document) -> Result<Vec<Configuration>, Fault> {
     let mut search = Search::new(file);
     for object in objects(file) {
@@ -67,8 +68,8 @@ fn none(others: usize) -> String {
     )
 }
 
-/// Returns the objects of a file, including objects in lists, or the place of a document that is
-/// not an object.
+/// Returns the Kubernetes objects in a file, including the items of `List` objects. If a document
+/// or item is not a Kubernetes object, its path is returned instead.
 pub fn objects(file: &Document) -> Vec<Result<Object, Path>> {
     let mut found = Vec::new();
     let documents = file.value.as_array();
@@ -80,7 +81,8 @@ pub fn objects(file: &Document) -> Vec<Result<Object, Path>> {
     found
 }
 
-/// Adds an object, or the objects of a list. The document's depth bounds the recursion.
+/// Adds an object, or each item of a `List` object. The parser limits the nesting depth of a
+/// document, which bounds the recursion.
 fn collect(value: &Value, path: &Path, found: &mut Vec<Result<Object, Path>>) {
     let text = |value: &Value, name: &str| Some(value.get(name)?.as_str()?.to_owned());
     let (Some(api), Some(kind)) = (text(value, "apiVersion"), text(value, "kind")) else {
@@ -132,7 +134,7 @@ fn of_object(search: &mut Search<'_>, object: &Object) {
     }
 }
 
-/// Returns true if an `EnvoyExtensionPolicy` runs this plugin as a native module.
+/// Returns true if this is the path of a native module in an `EnvoyExtensionPolicy`.
 pub fn is_gateway_module(plugin: &Path) -> bool {
     let mut steps = plugin.steps().iter();
     steps.any(|step| matches!(step, Step::Field(name) if name == GATEWAY_MODULES))
@@ -152,7 +154,7 @@ fn patch(search: &mut Search<'_>, object: &Object, path: &Path) {
     }
 }
 
-/// Collects the configuration of a plugin that an object describes with fields, if the plugin is
+/// Adds the configuration of the plugin that is defined at `path` in an object, if the plugin is
 /// Loudou.
 fn plugin(search: &mut Search<'_>, object: &Object, path: &Path, field: &str) {
     let file = search.file;

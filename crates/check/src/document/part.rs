@@ -1,4 +1,4 @@
-//! A part of a document, with its value, its positions and its faults.
+//! Extracts a part of a document, with its value, positions and faults.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::tree::{Document, Inside, Node, Position};
 
 impl Document {
-    /// Returns a part as a separate document, with the faults in it.
+    /// Returns the part at `path` as a separate document, with the faults located in that part.
     pub(super) fn part(&self, value: &Value, path: &Path) -> Self {
         let root = self.node(path).cloned().unwrap_or_default();
         let mut positions = BTreeSet::new();
@@ -23,7 +23,7 @@ impl Document {
         }
     }
 
-    /// Returns the value at a place.
+    /// Returns the value at `path`, or `None` if there is no such value.
     pub fn value_at(&self, path: &Path) -> Option<&Value> {
         let mut steps = path.steps().iter();
         steps.try_fold(&self.value, |value, step| match step {
@@ -39,7 +39,7 @@ impl Document {
 }
 
 impl Node {
-    /// Calls a function for every position of a name or value.
+    /// Adds the positions of this value and of all names and values in it to `all`.
     fn positions(&self, all: &mut BTreeSet<Position>) {
         all.insert(self.at);
         match &self.inside {

@@ -1,9 +1,9 @@
-//! Fields of Envoy's messages in JSON.
+//! Access to the fields of Envoy's protobuf messages, parsed as JSON values.
 
 use serde_json::{Map, Value};
 
-/// Returns a field by its name in Envoy files, or by its protobuf JSON name, which Envoy accepts as
-/// well.
+/// Returns a field with its actual name. Envoy accepts the snake-case `name` and its camel-case
+/// form, which is the protobuf JSON name.
 pub fn get<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<(&'a str, &'a Value)> {
     let camel = || {
         let mut words = name.split('_');
@@ -20,17 +20,17 @@ pub fn get<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<(&'a str, &
     field.map(|(name, value)| (name.as_str(), value))
 }
 
-/// Returns a field that is a string.
+/// Returns the value of a string field, or `None` if the field is missing or not a string.
 pub fn text<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
     get(fields, name).and_then(|(_, value)| value.as_str())
 }
 
-/// Returns the type of a value that carries it, without its address prefix.
+/// Returns the `@type` of a value without the URL prefix, or `None` if the value has no `@type`.
 pub fn type_of(value: &Value) -> Option<&str> {
     value.get("@type").and_then(Value::as_str).map(short)
 }
 
-/// Returns a type without its address prefix.
+/// Returns the type name from a type URL.
 pub(super) fn short(url: &str) -> &str {
     url.rsplit('/').next().unwrap_or(url)
 }

@@ -1,16 +1,16 @@
-//! Values of unquoted YAML words, by the core schema of YAML 1.2. Values that JSON cannot express
-//! are reported.
+//! Resolves unquoted YAML scalars according to the YAML 1.2 core schema, and detects values that
+//! JSON cannot express.
 
 use serde_json::{Number, Value};
 
-/// Returns the value of an unquoted word.
+/// Value of an unquoted scalar.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Plain {
-    /// A value of JSON.
+    /// A value that JSON can express.
     Is(Value),
-    /// A string here, but true or false to readers of YAML 1.1 such as Envoy.
+    /// A string in YAML 1.2, but a boolean in YAML 1.1, which Envoy's parser follows.
     Ambiguous,
-    /// A number that JSON does not have.
+    /// A number that JSON cannot express.
     NotJson,
 }
 
@@ -32,7 +32,7 @@ pub(super) fn plain(text: &str) -> Plain {
     number(&lower, unsigned).unwrap_or_else(|| Plain::Is(Value::from(text)))
 }
 
-/// Returns the value of `text` if it is a number. `unsigned` is the text without its sign.
+/// Returns the value of `text` if it is a number. `unsigned` is `text` without its sign.
 fn number(text: &str, unsigned: &str) -> Option<Plain> {
     let known = |number: Option<Number>| {
         Some(number.map_or(Plain::NotJson, |n| Plain::Is(Value::Number(n))))

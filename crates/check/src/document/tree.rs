@@ -1,4 +1,4 @@
-//! A parsed text, with its values and their positions.
+//! A parsed document: its values and their positions.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,15 @@ use serde_json::Value;
 
 use super::kind::Kind;
 
-/// The maximum nesting of lists and objects.
+/// Maximum nesting depth of lists and objects.
 pub const MAX_DEPTH: usize = 64;
 
-/// A position in a text.
+/// A position in a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// Line number; the first line is 1, and 0 stands for the whole text.
+    /// 1-based line number. 0 stands for the whole file.
     pub line: usize,
-    /// Column in characters; the first column is 1.
+    /// 1-based column, counted in characters.
     pub column: usize,
 }
 
@@ -29,14 +29,14 @@ impl Position {
     }
 }
 
-/// A fault of the text, independent of its contents.
+/// A fault that the parser found, such as a syntax error or a duplicate field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Position in the text.
+    /// Position of the fault.
     pub position: Position,
-    /// Error or warning.
+    /// Severity: error or warning.
     pub severity: Severity,
-    /// Description of the fault, with the correct form.
+    /// Description of the fault. Where possible, the description includes the correct form.
     pub message: String,
 }
 
@@ -50,19 +50,19 @@ impl Fault {
     }
 }
 
-/// A parsed text.
+/// A parsed document.
 #[derive(Clone, Debug)]
 pub struct Document {
-    /// Its value.
+    /// Parsed value.
     pub value: Value,
-    /// Faults of the text that did not stop the reader.
+    /// Faults after which parsing could continue.
     pub faults: Vec<Fault>,
-    /// Kind of text as which it was read.
+    /// Kind of file as which the document was parsed.
     pub kind: Kind,
     pub(super) root: Node,
 }
 
-/// The position of a value and of the values in it.
+/// Position of a value and of all values nested in it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Node {
     pub(super) at: Position,
@@ -73,17 +73,16 @@ pub(super) struct Node {
 pub(super) enum Inside {
     #[default]
     Nothing,
-    /// A block of lines, below `at`.
+    /// A YAML block scalar.
     Block,
     List(Vec<Node>),
-    /// Name of each field, with the name's position.
+    /// Fields by name. Each has the position of its name and the node of its value.
     Object(BTreeMap<String, (Position, Node)>),
 }
 
 impl Document {
-    /// Returns the position of `path`. This is the position of the field's name if `at_name`,
-    /// otherwise of its value. For a path that does not exist, it is the position of its innermost
-    /// existing part.
+    /// Returns the position of the value at `path`, or of the field's name if `at_name` is true. If
+    /// `path` does not exist, returns the position of the innermost existing value on the path.
     pub fn locate(&self, path: &Path, at_name: bool) -> Position {
         let mut node = &self.root;
         let mut name_at = node.at;
@@ -99,8 +98,8 @@ impl Document {
 }
 
 impl Node {
-    /// Returns the target of a step, with the position of its name, or of its value if it has no
-    /// name.
+    /// Returns the node that `step` leads to. Also returns the position of the field's name or, for
+    /// a list, of the element itself.
     pub(super) fn inner(&self, step: &Step) -> Option<(Position, &Self)> {
         match (step, &self.inside) {
             (Step::Field(name), Inside::Object(fields)) => {
@@ -114,12 +113,13 @@ impl Node {
     }
 }
 
-// Sizes of values. Aliases repeat values, so a short text could become a large tree.
+// The size of a value is measured because aliases repeat values, so a short file could expand to a
+// huge tree.
 
-/// Assumed size of a value in addition to its text, in bytes.
+/// Assumed overhead of a value in addition to its text, in bytes.
 const VALUE_BYTES: usize = 32;
 
-/// Returns the size of a value.
+/// Size of a value, including all values nested in it.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Size {
     pub(super) bytes: usize,

@@ -13,10 +13,11 @@ use crate::source::{self, is_address};
 use crate::verdict::LogVerdict;
 use loudou_words::num::whole;
 
-/// Columns of a line parsed so far.
+/// Columns parsed so far in a line.
 pub(super) struct Columns<'a> {
     dialect: Dialect,
-    /// True if the line's format is known, so that the line does not need to prove it.
+    /// True if the format is already known. Otherwise, columns are checked more strictly to detect
+    /// the format.
     is_known: bool,
     client: Client,
     at: Nanos,
@@ -28,7 +29,7 @@ pub(super) struct Columns<'a> {
     query: Option<Text<'a>>,
 }
 
-/// A value that its column cannot have.
+/// Reason why a column's value is invalid.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wrong {
     Kind,
@@ -121,7 +122,7 @@ impl<'a> Columns<'a> {
         Ok(())
     }
 
-    /// Sets the client's address, if it contains no text of the columns around it.
+    /// Sets the client address. Rejects values with characters that belong to other columns.
     fn source(&mut self, value: &'a [u8]) -> Result<(), Wrong> {
         let is_other = |byte: &u8| byte.is_ascii_whitespace() || b",\"".contains(byte);
         if value.iter().any(is_other) {
@@ -132,7 +133,7 @@ impl<'a> Columns<'a> {
         Ok(())
     }
 
-    /// Adds a part of the duration.
+    /// Adds a duration column to the total duration.
     fn lasts(&mut self, unit: Unit, value: &[u8]) -> Result<(), Wrong> {
         if known(value).is_some()
             && let Some(more) = span(unit, value)?
@@ -143,7 +144,7 @@ impl<'a> Columns<'a> {
         Ok(())
     }
 
-    /// Sets a column of a built-in format that describes the host, the client or its user.
+    /// Sets the host, client, ident or user column of a built-in format.
     fn identity(&mut self, field: &Field, value: &'a [u8]) -> Result<(), Wrong> {
         let is_valid = match field {
             Field::VirtualHost => {
@@ -196,13 +197,13 @@ impl<'a> Columns<'a> {
         Ok(())
     }
 
-    /// Returns true if the request was answered with a 4xx status.
+    /// Returns true if the response status was 4xx.
     pub(super) fn is_client_error(&self) -> bool {
         self.status
             .is_some_and(|status| (400..500).contains(&status))
     }
 
-    /// Returns the request, after all columns are parsed.
+    /// Builds the request after all columns have been parsed.
     pub(super) fn request(self) -> LoggedRequest<'a> {
         let Self {
             dialect,
@@ -239,14 +240,15 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// Returns true if the text before the last colon is a host, and not a part of an IPv6 address.
+/// Returns true if the text before the last colon is a host name or a complete address, not a
+/// truncated IPv6 address.
 fn has_host(request: &Sample<'_>) -> bool {
     let host = request.host.as_deref().unwrap_or_default();
     is_virtual_host(host)
 }
 
-/// Returns the host and the path of `https://example.com:443/path`. Any other path is returned
-/// unchanged.
+/// Splits a URL such as `https://example.com:443/path` into host and path. Any other path is
+/// returned unchanged.
 fn absolute(path: &[u8]) -> (Option<&[u8]>, &[u8]) {
     let rest = [&b"http://"[..], b"https://", b"ws://", b"wss://"]
         .iter()
@@ -262,12 +264,12 @@ fn absolute(path: &[u8]) -> (Option<&[u8]>, &[u8]) {
     }
 }
 
-/// Returns a column that is not empty.
+/// Returns the column, or `None` if it is empty or `-`.
 fn known(column: &[u8]) -> Option<&[u8]> {
     Some(column).filter(|column| !column.is_empty() && **column != *b"-")
 }
 
-/// Parses a time in any form found in logs.
+/// Parses a timestamp in any supported format.
 fn time(text: &[u8]) -> Option<Nanos> {
     match text.get(2) {
         Some(b'/') => instant::common_log(text),
@@ -275,7 +277,8 @@ fn time(text: &[u8]) -> Option<Nanos> {
     }
 }
 
-/// Parses a duration. The -1 of an unanswered request means no duration.
+/// Parses a duration. A negative value, such as the -1 that stands for an unanswered request,
+/// yields `None`.
 fn span(unit: Unit, text: &[u8]) -> Result<Option<Nanos>, Wrong> {
     let text = str::from_utf8(text).map_err(|_not_text| Wrong::Kind)?;
     if let (Unit::Milliseconds, Ok(ms)) = (unit, text.parse()) {
@@ -286,7 +289,7 @@ fn span(unit: Unit, text: &[u8]) -> Result<Option<Nanos>, Wrong> {
         Unit::Seconds => 1e6,
     };
     let number: f64 = text.parse().map_err(|_not_a_number| Wrong::Kind)?;
-    // Logs have microseconds at most, which a product of floats would miss.
+    // Logs have at most microsecond precision, so rounding removes the error of the multiplication.
     let nanos = whole((number * micros).round()).saturating_mul(1_000);
     Ok((number >= 0.0).then_some(Nanos::new(nanos)))
 }
@@ -297,7 +300,7 @@ fn digits(text: &[u8]) -> Option<u64> {
     text.parse().ok()
 }
 
-/// Decodes the escapes of NGINX (`\x22`) and Apache (also `\"`, `\\`, `\n` and the like).
+/// Decodes the escape sequences of NGINX (`\x22`) and Apache (also `\"`, `\\`, `\n` and similar).
 fn plain(text: &[u8], escapes: bool) -> Text<'_> {
     if !escapes || memchr::memchr(b'\\', text).is_none() {
         return Cow::Borrowed(text);
@@ -325,7 +328,7 @@ fn plain(text: &[u8], escapes: bool) -> Text<'_> {
     Cow::Owned(out)
 }
 
-/// Returns the byte for the first two hexadecimal digits of `text`, and the rest of the text.
+/// Parses two hexadecimal digits at the start of `text`. Returns the byte and the rest of `text`.
 fn byte(text: &[u8]) -> Option<(u8, &[u8])> {
     let (digits, rest) = text.split_at_checked(2)?;
     let is_hex = digits.iter().all(u8::is_ascii_hexdigit);

@@ -1,9 +1,9 @@
-//! Compiles Envoy's notation: `%OPERATOR(argument):length%`, with all other text literal and `%%`
-//! for a percent sign.
+//! Compiles Envoy's notation: `%OPERATOR(argument):length%`, and `%%` for a percent sign. All other
+//! text is literal.
 
 use super::{Dialect, Field, Pattern, Token, Unit};
 
-/// Parses a format in Envoy's notation.
+/// Compiles a format in Envoy's notation.
 pub(crate) fn envoy(format: &str) -> Result<Pattern, String> {
     let dialect = Dialect {
         escapes: false,
@@ -39,8 +39,8 @@ fn tokens(format: &str) -> Result<Vec<Token>, String> {
     Ok(tokens)
 }
 
-/// Returns the operator before its closing `%`, and the rest. A percent sign in parentheses does
-/// not close it.
+/// Splits `text` at the `%` that closes the operator. A percent sign inside parentheses does not
+/// close the operator.
 fn operator(text: &str) -> Result<(&str, &str), String> {
     let mut depth = 0_u32;
     for (at, c) in text.char_indices() {
@@ -57,7 +57,8 @@ fn operator(text: &str) -> Result<(&str, &str), String> {
     Err("`%` without a closing `%`; write `%%` for a percent sign".into())
 }
 
-/// Fails for a time in a form that this crate cannot read. Otherwise every line would fail later.
+/// Returns an error for a timestamp format that this crate cannot parse, because otherwise every
+/// line would fail later.
 fn check_time(operator: &str) -> Result<(), String> {
     let Some(form) = operator.strip_prefix("START_TIME(") else {
         return Ok(());
@@ -94,7 +95,7 @@ fn field(operator: &str) -> Field {
         "DURATION" => Field::Duration(Unit::Milliseconds),
         "RESPONSE_CODE" => Field::Status,
         "RESPONSE_CODE_DETAILS" => Field::Cause,
-        // Without this, Envoy writes them in base64.
+        // Without `PLAIN`, Envoy would write the decisions in base64.
         "FILTER_STATE" if argument == "wasm.loudou:PLAIN" => Field::Decisions,
         "BYTES_RECEIVED" => Field::Received,
         "ROUTE_NAME" => Field::Route,
@@ -103,7 +104,7 @@ fn field(operator: &str) -> Field {
     }
 }
 
-/// Returns the column of `NAME` or `NAME?OTHER`.
+/// Returns the column type for the header in `NAME` or `NAME?ALTERNATIVE`.
 fn request_header(argument: &str) -> Field {
     let argument = argument.to_ascii_lowercase();
     let mut names = argument.split('?');

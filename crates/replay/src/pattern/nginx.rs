@@ -1,8 +1,8 @@
-//! Compiles NGINX's notation: `$variable` or `${variable}`, with all other text literal.
+//! Compiles NGINX's notation: `$variable` or `${variable}`. All other text is literal.
 
 use super::{Dialect, Field, Pattern, Token, Unit};
 
-/// Parses a format in NGINX's notation.
+/// Compiles a format in NGINX's notation.
 pub(crate) fn nginx(format: &str) -> Result<Pattern, String> {
     let dialect = Dialect {
         escapes: true,
@@ -11,7 +11,8 @@ pub(crate) fn nginx(format: &str) -> Result<Pattern, String> {
     Pattern::new(tokens(format, field)?, dialect)
 }
 
-/// Like [`nginx`], but for a format of this crate, which has columns that no NGINX variable names.
+/// Like [`nginx`], but for built-in formats, which use additional column names that are not NGINX
+/// variables.
 pub(crate) fn built_in(format: &str, time_is_end: bool) -> Result<Pattern, String> {
     let dialect = Dialect {
         escapes: true,
@@ -46,7 +47,7 @@ fn tokens(format: &str, field: fn(&str) -> Field) -> Result<Vec<Token>, String> 
     Ok(tokens)
 }
 
-/// Returns the columns of [`built_in`] formats.
+/// Returns the column type for a name in a [`built_in`] format.
 fn own_field(name: &str) -> Field {
     match name {
         "client" => Field::Client,

@@ -8,29 +8,29 @@ use std::ops::Range;
 use super::{HEAD, Level, Scratch, parse_head};
 use loudou_words::num::count;
 
-/// Memory of all buffers, in bytes.
+/// Total size of the read buffers, in bytes.
 const MEMORY: usize = 32 << 20;
 const LEAST_BUFFER: usize = 16 << 10;
 const MOST_BUFFER: usize = 1 << 20;
 
-/// Records of several runs, in order.
+/// Iterates over the records of several runs in chronological order.
 pub(super) struct Merge {
     files: Vec<Box<dyn Scratch>>,
     runs: Vec<Run>,
-    /// Next record of every run except the current one.
+    /// Timestamp and run index of the next record of every run except the current one.
     waiting: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Run of the last record.
+    /// Index of the run that contains the current record.
     current: Option<usize>,
 }
 
-/// A run that is being read.
+/// A run that is being merged.
 struct Run {
     file: usize,
-    /// Unread part of the run.
+    /// Range of the run in the scratch file that has not been read yet.
     start: u64,
     end: u64,
     buffer: Vec<u8>,
-    /// Current record in the buffer.
+    /// Range of the current record in the buffer.
     record: Range<usize>,
     /// Offset of the next record in the buffer.
     next: usize,
@@ -38,8 +38,8 @@ struct Run {
 }
 
 impl Merge {
-    /// Merges the runs of all levels. If records have equal instants, records of earlier runs come
-    /// first.
+    /// Starts to merge the runs of all levels. Of records with equal timestamps, the record from
+    /// the earlier run comes first.
     pub(super) fn new(levels: Vec<Level>) -> io::Result<Self> {
         let total: usize = levels.iter().map(|level| level.runs.len()).sum();
         let share = MEMORY.checked_div(total).unwrap_or(MEMORY);
@@ -71,7 +71,8 @@ impl Merge {
         Ok(merge)
     }
 
-    /// Moves a run to its next record. Returns `None` at the end of the run.
+    /// Advances a run to its next record and returns the record's timestamp, or `None` at the end
+    /// of the run.
     fn advance_run(&mut self, index: usize) -> io::Result<Option<u64>> {
         let Some(run) = self.runs.get_mut(index) else {
             return Ok(None);
@@ -81,14 +82,15 @@ impl Merge {
         run.advance(file.as_mut())
     }
 
-    /// Moves to the next record, and returns its instant.
+    /// Advances to the next record and returns its timestamp, or `None` at the end.
     pub(super) fn advance(&mut self) -> io::Result<Option<u64>> {
         let mut next = None;
         if let Some(index) = self.current.take()
             && let Some(at) = self.advance_run(index)?
         {
-            // Runs of a log that is already in order do not overlap, so each run is read to its end
-            // before the next one.
+            // Stay with the current run while its next record is the earliest. If the log is
+            // already in order, runs do not overlap, so each run is read to its end without using
+            // the heap.
             let first = self.waiting.peek();
             if first.is_none_or(|Reverse(first)| (at, index) < *first) {
                 next = Some((at, index));
@@ -126,7 +128,8 @@ impl Run {
         Ok(Some(at))
     }
 
-    /// Reads until the next `need` bytes are in the buffer. Returns false at the end of the run.
+    /// Fills the buffer until it contains the next `need` bytes. Returns false at the end of the
+    /// run.
     fn has(&mut self, need: usize, file: &mut dyn Scratch) -> io::Result<bool> {
         let kept = self.buffer.len() - self.next;
         if kept >= need {

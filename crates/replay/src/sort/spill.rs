@@ -1,7 +1,8 @@
 //! Stores sorted runs in scratch files.
 //!
-//! A level holds a bounded number of runs. When it is full, its runs are merged into one run of the
-//! next level. So a merge never reads more runs than fit in its memory.
+//! Each level holds a bounded number of runs. When a level is full, its runs are merged into a
+//! single run on the next level. Merging full levels bounds the number of runs that a merge must
+//! read at once, and therefore the memory for read buffers.
 
 use std::io::{self, SeekFrom};
 
@@ -10,10 +11,10 @@ use super::{Extent, Level, NewScratch, head};
 
 /// Maximum number of runs in a level.
 pub(super) const RUNS: usize = 256;
-/// Number of bytes per write.
+/// Size of each write to a scratch file, in bytes.
 const CHUNK: usize = 1 << 20;
 
-/// All runs. A higher level has earlier runs.
+/// All runs, by level. Higher levels contain earlier records.
 #[derive(Default)]
 pub(super) struct Spill {
     levels: Vec<Level>,
@@ -25,7 +26,7 @@ impl Spill {
         self.levels.is_empty()
     }
 
-    /// Adds a run of sorted records.
+    /// Writes sorted records as a new run.
     pub(super) fn add<'a>(
         &mut self,
         records: impl Iterator<Item = (u64, &'a [u8])>,
@@ -52,7 +53,7 @@ impl Spill {
         level.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Merges the runs of a full level.
+    /// Merges the runs of a level into one run on the next level if the level is full.
     fn merge_full(&mut self, index: usize, new: &NewScratch) -> io::Result<()> {
         if self.level(index, new)?.runs.len() < RUNS {
             return Ok(());
@@ -72,7 +73,7 @@ impl Spill {
         self.merge_full(index + 1, new)
     }
 
-    /// Returns all runs, the earliest first.
+    /// Returns all levels, starting with the earliest runs.
     pub(super) fn into_runs(self) -> Vec<Level> {
         self.levels.into_iter().rev().collect()
     }
@@ -112,7 +113,7 @@ impl<'a> RunWriter<'a> {
         Ok(())
     }
 
-    /// Number of bytes written.
+    /// Completes the run, and returns the number of bytes written.
     fn finish(mut self) -> io::Result<u64> {
         self.write()?;
         self.level.scratch.flush()?;

@@ -1,4 +1,4 @@
-//! Builds the document from the structures of a run.
+//! Builds the serializable result from the state of a run.
 
 use loudou_limiter::{Nanos, Verdict};
 use loudou_rules::rule::Rule;
@@ -16,7 +16,7 @@ use crate::notes::{notes, warnings};
 use crate::run::{Run, Side};
 use crate::tally::{RuleCounts, SideTally};
 
-/// Maximum number of time slots in the document.
+/// Maximum number of timeline slots in the result.
 const SLOTS: usize = 64;
 
 impl From<VerdictCounts> for Requests {
@@ -31,7 +31,8 @@ impl From<VerdictCounts> for Requests {
 }
 
 impl RunSummary {
-    /// Creates the document of a run over the trace `name`, with at most `keys` keys in a list.
+    /// Creates the result of a run over the trace `name`. Each list of keys contains at most `keys`
+    /// keys.
     pub fn new(name: &str, input: &Intake, run: &Run, keys: usize) -> Self {
         let compare = run.others.iter().map(|(side, changes)| Compare {
             side: SideSummary::new(side, keys),
