@@ -200,7 +200,7 @@ fn duration(value: &Scalar<'_>) -> Option<Nanos> {
     match value {
         Scalar::Text(text) => text.parse().ok().map(Nanos::from_millis),
         Scalar::Whole(number) => Some(Nanos::from_millis(*number)),
-        Scalar::Float(ms) => Some(Nanos::new(whole(ms * 1e6))),
+        Scalar::Float(ms) => Some(Nanos::new(whole((ms * 1e6).round()))),
         Scalar::Other => None,
     }
 }
@@ -290,6 +290,14 @@ mod tests {
             assert_eq!(record.duration, Some(Nanos::from_millis(2)));
             assert_eq!(seen(&line, &["source"]), [None]);
         }
+    }
+
+    /// A product of floats can be slightly below the number in the log.
+    #[test]
+    fn durations_with_decimals() {
+        let line = r#"{"timestamp":1606339578,"path":"/","duration":1.001}"#;
+        let record = parse(line.as_bytes()).expect(line);
+        assert_eq!(record.duration, Some(Nanos::new(1_001_000)));
     }
 
     #[test]
