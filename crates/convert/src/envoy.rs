@@ -35,8 +35,13 @@ const KNOWN: [&str; 13] = [
 const KEPT: &str = "a request that one bucket refuses takes nothing from the others, and in Envoy it keeps what it took \
                     from the buckets before";
 
-/// Converts all filters and routes.
-pub(crate) fn convert(routes: &Routes, out: &mut Out) {
+/// Warning for several filters.
+pub(crate) const ONE_AFTER_ANOTHER: &str = "Envoy asks its rate limit filters one after another, and a request that one of them \
+                                            refuses keeps what it took from the filters before; here, a refused request takes nothing";
+
+/// Converts all filters and routes. `has_service` is true if the rules of a rate limit service are
+/// in the same file.
+pub(crate) fn convert(routes: &Routes, has_service: bool, out: &mut Out) {
     let own: Vec<&Route> = routes
         .all
         .iter()
@@ -55,6 +60,19 @@ pub(crate) fn convert(routes: &Routes, out: &mut Out) {
              such filters",
         );
     }
+    let has_global = has_service && !routes.global.is_empty();
+    let asked_before = match (
+        filters.as_slice(),
+        own.iter().find(|own| own.local.is_some()),
+    ) {
+        ([_, second, ..], _) => Some(second.place()),
+        ([one], _) if has_global => Some(one.place()),
+        ([], Some(route)) if has_global => route.local.as_ref().map(At::place),
+        _ => None,
+    };
+    if let Some(place) = asked_before {
+        out.note(&place, ONE_AFTER_ANOTHER);
+    }
     // A route's configuration replaces the filter's and its virtual host's. One route can be excluded
     // by `not`. More routes have rules that stop.
     let is_replaced = own.iter().any(|route| route.is_replaced);
@@ -71,6 +89,7 @@ pub(crate) fn convert(routes: &Routes, out: &mut Out) {
             continue;
         };
         let mut config = Config::read(config);
+        config.step = routes.step(&config.at);
         config.base = route.local_conditions.clone();
         config.differences.extend(route.differences.clone());
         if !route.name.is_empty() {
@@ -82,6 +101,7 @@ pub(crate) fn convert(routes: &Routes, out: &mut Out) {
     }
     for filter in filters {
         let mut config = Config::read(filter);
+        config.step = routes.step(filter);
         match own.as_slice() {
             [route] => {
                 let excluded = route.local_conditions.value();
@@ -171,6 +191,8 @@ struct Config {
     base: Conditions,
     mode: &'static str,
     stops: bool,
+    /// Position of its filter.
+    step: u32,
     differences: Vec<String>,
     remarks: Vec<String>,
 }
@@ -225,6 +247,7 @@ impl Config {
             base: Conditions::default(),
             mode,
             stops: false,
+            step: 0,
             differences,
             remarks: Vec::new(),
         }
@@ -300,6 +323,7 @@ impl Config {
         );
         let model = LocalBucket::new(max, fill, Nanos::new(nanos));
         rule.counts(bucket.place().to_string(), Model::LocalBucket(model));
+        rule.in_step(self.step);
         if let Some(value) = conditions.value() {
             rule.set("match", value);
         }

@@ -7,6 +7,7 @@ use loudou_limiter::Nanos;
 use serde_json::{Value, json};
 
 use crate::conditions::{Conditions, named};
+use crate::envoy::ONE_AFTER_ANOTHER;
 use crate::ingress::listed;
 use crate::model::Model;
 use crate::model::envoy::LocalBucket;
@@ -42,6 +43,16 @@ pub(crate) fn convert(objects: &[At], out: &mut Out) {
             &first.place(),
             "the policy of a route replaces the policy of its Gateway, unless it has a `mergeType`; convert the policies of each target separately",
         );
+    }
+    let first = |scope: &str| {
+        let mut all = policies.iter();
+        all.find_map(|(policy, _)| {
+            let rules = policy.get("spec").get("rateLimit").get(scope).get("rules");
+            rules.items().into_iter().next()
+        })
+    };
+    if let (Some(_), Some(global)) = (first("local"), first("global")) {
+        out.note(&global.place(), ONE_AFTER_ANOTHER);
     }
     for (policy, target) in &policies {
         let rules = policy
@@ -190,6 +201,8 @@ impl Target {
         let limit = if is_global {
             rule.set("scope", json!("fleet"));
             rule.counts(counter, Model::Window(Window::new(requests, window)));
+            // Envoy Gateway has the local filter first.
+            rule.in_step(1);
             json!({ "algorithm": "fixed_window", "capacity": requests, "window": duration(window), "align": "clock" })
         } else {
             let bucket = LocalBucket {

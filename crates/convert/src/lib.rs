@@ -102,7 +102,7 @@ pub fn convert(sources: &[Source<'_>]) -> Result<Converted, Vec<Problem>> {
     }
     // Some of these rules stop, so they come after all others.
     gateway::convert(&found.objects, &mut out);
-    envoy::convert(&routes, &mut out);
+    envoy::convert(&routes, !found.services.is_empty(), &mut out);
     out.finish()
 }
 

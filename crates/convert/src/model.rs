@@ -35,6 +35,8 @@ pub enum Said {
     Delay(Nanos),
     /// The request is refused.
     Refuse,
+    /// The log lacks durations, without which the answer is not known.
+    Unknown,
 }
 
 /// One limit of a source, with its numbers.
@@ -55,14 +57,14 @@ pub enum Model {
 }
 
 /// The counter of a key in a source.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum Counter {
     /// nginx's excess.
     Excess(nginx::Excess),
-    /// Ends of the running requests.
-    Running(Vec<Nanos>),
-    /// Time from which Envoy counts tokens, in seconds.
-    Since(f64),
+    /// The running requests.
+    Running(nginx::Running),
+    /// Tokens of Envoy.
+    Filled(envoy::Filled),
     /// A window with its hits.
     Hits(service::Hits),
     /// Theoretical arrival time of redis-cell, in nanoseconds.
@@ -71,59 +73,87 @@ pub enum Counter {
     Tokens(spring::Tokens),
 }
 
-impl Model {
-    /// Answers a request, and returns the next counter. A key without a counter is new.
-    pub fn ask(&self, counter: Option<&Counter>, ask: &Ask) -> (Said, Counter) {
+/// Effect of a request on a counter, if the source keeps it.
+#[derive(Clone, Debug)]
+pub enum Next {
+    /// This counter replaces the counter.
+    Counter(Counter),
+    /// The request runs until this time. `None` if its end is not known.
+    Runs(Option<Nanos>),
+}
+
+impl Next {
+    /// Returns the counter after this effect.
+    pub fn keep(self, counter: Option<Counter>) -> Counter {
         match (self, counter) {
-            (Self::LimitReq(limit), Some(Counter::Excess(excess))) => {
-                let (said, next) = limit.ask(Some(*excess), ask);
-                (said, Counter::Excess(next))
+            (Self::Counter(next), _) => next,
+            (Self::Runs(end), Some(Counter::Running(mut running))) => {
+                running.add(end);
+                Counter::Running(running)
             }
-            (Self::LimitReq(limit), _) => {
-                let (said, next) = limit.ask(None, ask);
-                (said, Counter::Excess(next))
-            }
-            (Self::LimitConn(limit), Some(Counter::Running(running))) => {
-                let (said, next) = limit.ask(running, ask);
-                (said, Counter::Running(next))
-            }
-            (Self::LimitConn(limit), _) => {
-                let (said, next) = limit.ask(&[], ask);
-                (said, Counter::Running(next))
-            }
-            (Self::LocalBucket(bucket), Some(Counter::Since(since))) => {
-                let (said, next) = bucket.ask(Some(*since), ask);
-                (said, Counter::Since(next))
-            }
-            (Self::LocalBucket(bucket), _) => {
-                let (said, next) = bucket.ask(None, ask);
-                (said, Counter::Since(next))
-            }
-            (Self::Window(window), Some(Counter::Hits(hits))) => {
-                let (said, next) = window.ask(*hits, ask);
-                (said, Counter::Hits(next))
-            }
-            (Self::Window(window), _) => {
-                let (said, next) = window.ask(service::Hits::default(), ask);
-                (said, Counter::Hits(next))
-            }
-            (Self::Throttle(throttle), Some(Counter::Arrival(arrival))) => {
-                let (said, next) = throttle.ask(Some(*arrival), ask);
-                (said, Counter::Arrival(next))
-            }
-            (Self::Throttle(throttle), _) => {
-                let (said, next) = throttle.ask(None, ask);
-                (said, Counter::Arrival(next))
-            }
-            (Self::Limiter(limiter), Some(Counter::Tokens(tokens))) => {
-                let (said, next) = limiter.ask(Some(*tokens), ask);
-                (said, Counter::Tokens(next))
-            }
-            (Self::Limiter(limiter), _) => {
-                let (said, next) = limiter.ask(None, ask);
-                (said, Counter::Tokens(next))
+            (Self::Runs(end), _) => {
+                let mut running = nginx::Running::default();
+                running.add(end);
+                Counter::Running(running)
             }
         }
+    }
+}
+
+impl Model {
+    /// Answers a request, and returns its effect on the counter. A key without a counter is new. A
+    /// [`nginx::Running`] has to forget the requests that ended before.
+    pub fn ask(&self, counter: Option<&Counter>, ask: &Ask) -> (Said, Next) {
+        let (said, next) = match self {
+            Self::LimitReq(limit) => {
+                let known = match counter {
+                    Some(Counter::Excess(excess)) => Some(*excess),
+                    _ => None,
+                };
+                let (said, next) = limit.ask(known, ask);
+                (said, Counter::Excess(next))
+            }
+            Self::LimitConn(limit) => {
+                let known = match counter {
+                    Some(Counter::Running(running)) => Some(running),
+                    _ => None,
+                };
+                return (limit.ask(known), Next::Runs(ask.end));
+            }
+            Self::LocalBucket(bucket) => {
+                let known = match counter {
+                    Some(Counter::Filled(filled)) => Some(*filled),
+                    _ => None,
+                };
+                let (said, next) = bucket.ask(known, ask);
+                (said, Counter::Filled(next))
+            }
+            Self::Window(window) => {
+                let known = match counter {
+                    Some(Counter::Hits(hits)) => *hits,
+                    _ => service::Hits::default(),
+                };
+                let (said, next) = window.ask(known, ask);
+                (said, Counter::Hits(next))
+            }
+            Self::Throttle(throttle) => {
+                let known = match counter {
+                    Some(Counter::Arrival(arrival)) => Some(*arrival),
+                    _ => None,
+                };
+                let (said, next) = throttle.ask(known, ask);
+                (said, Counter::Arrival(next))
+            }
+            Self::Limiter(limiter) => {
+                let known = match counter {
+                    Some(Counter::Tokens(tokens)) => Some(*tokens),
+                    _ => None,
+                };
+                let (said, next) = limiter.ask(known, ask);
+                (said, Counter::Tokens(next))
+            }
+        };
+        (said, Next::Counter(next))
     }
 
     /// Returns the order in which Envoy asks two of its buckets.

@@ -84,8 +84,8 @@ pub(crate) const LEASE: &str = "a request that runs for longer than the lease, 5
                                 nginx counts it to its end; set `lease` above the longest request";
 
 /// Warning for requests that `limit_req` and `limit_conn` both limit.
-pub(crate) const REFUNDED: &str =
-    "a request that `limit_conn` refuses takes nothing, and nginx counts it in `limit_req`";
+pub(crate) const REFUNDED: &str = "a request that `limit_conn` refuses takes nothing, and nginx counts it in `limit_req`; a delayed \
+                                   request already runs while it waits, and nginx asks `limit_conn` after the delay";
 
 /// A zone, as `limit_req_zone` or `limit_conn_zone` defines it.
 struct Zone {

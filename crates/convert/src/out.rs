@@ -111,10 +111,23 @@ impl Rule {
 
     /// Adds the source's own limit. Rules with the same text for the counter share its counters.
     pub(crate) fn counts(&mut self, counter: impl Into<String>, model: Model) {
+        // nginx asks `limit_conn` after `limit_req`.
+        let step = u32::from(matches!(model, Model::LimitConn(_)));
         self.counted.limits.push(Counting {
             counter: counter.into(),
             model,
+            step,
         });
+    }
+
+    /// Sets the position of the rule's limits among the limits that the source asks one after
+    /// another.
+    pub(crate) fn in_step(&mut self, step: u32) {
+        let overrides = self.counted.overrides.iter_mut();
+        let all = overrides.map(|(_, counting)| counting);
+        for counting in all.chain(&mut self.counted.limits) {
+            counting.step = step;
+        }
     }
 
     pub(crate) fn set(&mut self, field: &str, value: Value) {

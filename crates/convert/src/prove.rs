@@ -4,12 +4,17 @@
 //! `match` is not found here. Only the counting is compared. A model counts each limit, and the
 //! caller decides the same request by the rules.
 //!
+//! A source may ask its limits one after another, and nginx may let the request wait between two of
+//! them. The comparison of such a request ends when a later request arrives after this wait.
+//!
 //! To name the cause of a difference, the models count three times: as the source does, with a
 //! separate counter for each rule, and also without what a refused request took. The first that
 //! agrees with the rules shows the cause.
 
-use std::collections::{BTreeSet, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 use std::fmt;
+use std::rc::Rc;
 
 use loudou_limiter::bounds::MAX_WAIT;
 use loudou_limiter::{Nanos, Verdict};
@@ -18,16 +23,18 @@ use loudou_rules::rule::key::Key;
 use loudou_rules::rule::{Mode, Override, Reach, Rule, RuleFile};
 use loudou_words::text::humanise;
 
-use crate::model::{Ask, Counter, Model, Said};
+use crate::model::{Ask, Counter, Model, Next, Said};
 
 /// Maximum number of counters of a source. Requests that need more are not compared.
 pub const MAX_COUNTERS: u32 = 1 << 17;
+/// Maximum number of requests that wait or run at once in a source.
+pub const MAX_RUNNING: usize = 1 << 18;
 /// Maximum number of differences that are kept.
 pub const MAX_DIFFERENCES: usize = 1_000;
 /// Loudou holds requests for nanoseconds, and some sources count in milliseconds.
 const SHORTEST_DELAY: Nanos = Nanos::new(1_000_000);
 
-const KEPT: &str = "a refused request takes nothing from the other limits here, and in the source it keeps what it took from them";
+const KEPT: &str = "the source asks its limits one after another, and a request keeps what it took before a refusal or a wait; the rules ask all limits at once, and a refused request takes nothing";
 const TOO_LONG: &str =
     "the source lets a request wait for longer than an hour, and Loudou refuses it";
 
@@ -49,6 +56,9 @@ pub struct Counting {
     pub counter: String,
     /// Algorithm and numbers.
     pub model: Model,
+    /// Position among the limits that the source asks one after another. After a refusal, the source
+    /// does not ask the next, and keeps its counters of the limits before.
+    pub step: u32,
 }
 
 /// Place of a request in a log, and its times.
@@ -124,7 +134,10 @@ impl Proof {
     /// Returns true if the source and the rules agree. A log in which no request meets a limit
     /// proves nothing.
     pub fn agrees(&self) -> bool {
-        self.has_met() && self.counts.equal() == self.counts.requests && self.uncompared == 0
+        self.has_met()
+            && self.counts.equal() == self.counts.requests
+            && self.uncompared == 0
+            && self.without_duration == 0
     }
 
     /// Returns true if a request met a limit.
@@ -179,8 +192,10 @@ pub struct Cause {
 pub struct Proof {
     /// All requests.
     pub counts: Counts,
-    /// Requests that were not compared, because there are too many keys.
+    /// Requests that were not compared, because there are too many keys or running requests.
     pub uncompared: u64,
+    /// Requests that were not compared, because the log lacks durations.
+    pub without_duration: u64,
     /// Results for each rule.
     pub rules: Vec<RuleProof>,
     /// Causes, in the order in which they were found.
@@ -193,9 +208,15 @@ pub struct Proof {
 pub struct Prover<'a> {
     rules: &'a [Rule],
     counted: &'a [Counted],
-    source: Side,
-    separate: Side,
-    gives_back: Side,
+    /// The source, its limits with separate counters, and with what a refused request took given
+    /// back.
+    sides: [Side; SIDES],
+    /// Requests without the answers of all sides.
+    open: HashMap<u64, Asked<'a>>,
+    /// Times at which a side asks the next limits of a request.
+    wakes: BinaryHeap<Reverse<(Nanos, u64, usize)>>,
+    /// Number of requests.
+    seen: u64,
     proof: Proof,
 }
 
@@ -208,17 +229,45 @@ impl fmt::Debug for Prover<'_> {
 /// A limit that a request meets.
 struct Met<'a> {
     rule: usize,
-    key: &'a str,
+    key: Rc<str>,
     counting: &'a Counting,
     is_enforced: bool,
     ask: Ask,
 }
 
+/// A request that is compared.
+struct Asked<'a> {
+    file: Option<String>,
+    line: u64,
+    at: Nanos,
+    ours: Ours,
+    /// Indices of the rules that count it.
+    counting: Vec<usize>,
+    /// Rule that refuses it without a key.
+    denied: Option<usize>,
+    /// Enforced limits in the order of their steps.
+    met: Vec<Met<'a>>,
+    progress: [Progress; SIDES],
+}
+
+/// Answer of a side so far.
+#[derive(Clone, Copy, Default)]
+struct Progress {
+    answer: Answer,
+    /// Index of the next limit. `None` if the answer is complete.
+    next: Option<usize>,
+}
+
 /// One way to count.
 struct Side {
     way: Way,
-    counters: HashMap<(usize, String, String), Counter>,
+    counters: HashMap<(usize, String, Rc<str>), Counter>,
+    /// Number of running requests in all counters.
+    running: usize,
 }
+
+/// Number of ways to count.
+const SIDES: usize = 3;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
@@ -249,9 +298,10 @@ impl<'a> Prover<'a> {
         Self {
             rules: &file.rules,
             counted,
-            source: Side::new(Way::Source),
-            separate: Side::new(Way::Separate),
-            gives_back: Side::new(Way::GivesBack),
+            sides: [Way::Source, Way::Separate, Way::GivesBack].map(Side::new),
+            open: HashMap::new(),
+            wakes: BinaryHeap::new(),
+            seen: 0,
             proof: Proof {
                 rules: rules.collect(),
                 ..Proof::default()
@@ -261,6 +311,7 @@ impl<'a> Prover<'a> {
 
     /// Compares the answers to a request. Requests come in order of time.
     pub fn request(&mut self, logged: &Logged<'_>, request: &mut Sample<'_>, ours: Ours) {
+        self.wake(Some(logged.at));
         let mut keys: Vec<(usize, String)> = Vec::new();
         let mut denied = None;
         let mut is_stopped = false;
@@ -298,9 +349,10 @@ impl<'a> Prover<'a> {
                 cost: rule.cost.price(request).cost,
                 end: logged.end,
             };
+            let shared: Rc<str> = key.as_str().into();
             let one = |counting| Met {
                 rule: *index,
-                key,
+                key: Rc::clone(&shared),
                 counting,
                 is_enforced: rule.mode == Mode::Enforce,
                 ask,
@@ -315,18 +367,96 @@ impl<'a> Prover<'a> {
                 Some(_) => {}
             }
         }
-        let sides = [&mut self.source, &mut self.separate, &mut self.gives_back];
-        let Some([theirs, separate, gives_back]) = answers(sides, &met, denied) else {
+        let has_room = self.open.len() < MAX_RUNNING;
+        if !has_room || self.sides.iter().any(|side| !side.has_room(&met)) {
             self.proof.uncompared = self.proof.uncompared.saturating_add(1);
             return;
+        }
+        let (mut met, shadows): (Vec<Met<'a>>, Vec<Met<'a>>) =
+            met.into_iter().partition(|one| one.is_enforced);
+        // Limits in shadow mode count alone.
+        for side in &mut self.sides {
+            for shadow in &shadows {
+                side.together(&[shadow], Nanos::ZERO);
+            }
+        }
+        // Within a step, Envoy asks its buckets from the slowest, and the default bucket last.
+        met.sort_by(|one, other| {
+            let steps = one.counting.step.cmp(&other.counting.step);
+            steps.then_with(|| one.counting.model.order(&other.counting.model))
+        });
+        let mut asked = Asked {
+            file: logged.file.map(str::to_owned),
+            line: logged.line,
+            at: logged.at,
+            ours,
+            counting: keys.iter().map(|(index, _)| *index).collect(),
+            denied,
+            met,
+            progress: [Progress::default(); SIDES],
         };
+        for (index, (side, progress)) in (0..).zip(self.sides.iter_mut().zip(&mut asked.progress)) {
+            side.advance(&asked.met, progress);
+            if progress.next.is_some() {
+                let wait = progress.answer.wait();
+                self.wakes
+                    .push(Reverse((logged.at.saturating_add(wait), self.seen, index)));
+            }
+        }
+        if asked.is_complete() {
+            self.judge(&asked);
+        } else {
+            self.open.insert(self.seen, asked);
+        }
+        self.seen = self.seen.saturating_add(1);
+    }
+
+    /// Lets the sides ask the next limits of the requests that waited until `now`, or of all
+    /// requests.
+    fn wake(&mut self, now: Option<Nanos>) {
+        while let Some(Reverse((at, number, index))) = self.wakes.peek().copied() {
+            if now.is_some_and(|now| at > now) {
+                return;
+            }
+            self.wakes.pop();
+            let Some(mut asked) = self.open.remove(&number) else {
+                continue;
+            };
+            if let (Some(side), Some(progress)) =
+                (self.sides.get_mut(index), asked.progress.get_mut(index))
+            {
+                side.advance(&asked.met, progress);
+            }
+            if asked.is_complete() {
+                self.judge(&asked);
+            } else {
+                self.open.insert(number, asked);
+            }
+        }
+    }
+
+    /// Compares the answers to a request.
+    fn judge(&mut self, asked: &Asked<'_>) {
+        let answers = asked.progress.map(|progress| match asked.denied {
+            Some(rule) => Answer {
+                said: Said::Refuse,
+                rule: Some(rule),
+            },
+            None => progress.answer,
+        });
+        let [theirs, ..] = answers;
+        let ours = asked.ours;
+        if theirs.said == Said::Unknown {
+            self.proof.without_duration = self.proof.without_duration.saturating_add(1);
+            return;
+        }
         let effect = effect(theirs.said, ours);
         self.proof.counts.add(effect);
         let blamed = match ours.verdict {
             Verdict::Admit => theirs.rule,
             _ => ours.rule.or(theirs.rule),
         };
-        for (index, _) in &keys {
+        for index in &asked.counting {
             if let Some(proof) = self.proof.rules.get_mut(*index) {
                 proof.counts.add(effect.filter(|_| blamed == Some(*index)));
             }
@@ -334,8 +464,8 @@ impl<'a> Prover<'a> {
         let Some(effect) = effect else {
             return;
         };
-        let model = met.iter().find(|one| Some(one.rule) == blamed);
-        let why = self.cause(model, [theirs, separate, gives_back], ours);
+        let model = asked.met.iter().find(|one| Some(one.rule) == blamed);
+        let why = self.cause(model, answers, ours);
         match self.proof.causes.iter_mut().find(|cause| cause.why == why) {
             Some(cause) => cause.requests = cause.requests.saturating_add(1),
             None => self.proof.causes.push(Cause { why, requests: 1 }),
@@ -343,11 +473,11 @@ impl<'a> Prover<'a> {
         if self.proof.differences.len() < MAX_DIFFERENCES {
             let rule = blamed.and_then(|index| self.rules.get(index));
             self.proof.differences.push(Difference {
-                file: logged.file.map(str::to_owned),
-                line: logged.line,
-                at: logged.at,
+                file: asked.file.clone(),
+                line: asked.line,
+                at: asked.at,
                 rule: rule.map(|rule| rule.name.clone()).unwrap_or_default(),
-                key: model.map(|one| one.key.to_owned()).unwrap_or_default(),
+                key: model.map(|one| one.key.to_string()).unwrap_or_default(),
                 effect,
                 theirs: words(theirs.said),
                 ours: words(match ours.verdict {
@@ -360,12 +490,16 @@ impl<'a> Prover<'a> {
     }
 
     /// Returns the result.
-    pub fn finish(self) -> Proof {
+    pub fn finish(mut self) -> Proof {
+        self.wake(None);
+        // Requests that waited were compared late.
+        let differences = &mut self.proof.differences;
+        differences.sort_by_key(|one| one.at);
         self.proof
     }
 
     /// Returns the cause of a difference, as a sentence.
-    fn cause(&self, met: Option<&Met<'_>>, answers: [Answer; 3], ours: Ours) -> String {
+    fn cause(&self, met: Option<&Met<'_>>, answers: [Answer; SIDES], ours: Ours) -> String {
         let [theirs, separate, gives_back] = answers;
         let is_ours = |answer: Answer| effect(answer.said, ours).is_none();
         let Some(met) = met else {
@@ -400,25 +534,11 @@ impl<'a> Prover<'a> {
     }
 }
 
-/// Returns the answers of all sides, or `None` if one has no room for another counter.
-fn answers(sides: [&mut Side; 3], met: &[Met<'_>], denied: Option<usize>) -> Option<[Answer; 3]> {
-    if sides.iter().any(|side| !side.has_room(met)) {
-        return None;
-    }
-    Some(sides.map(|side| {
-        let answer = side.answer(met);
-        denied.map_or(answer, |rule| Answer {
-            said: Said::Refuse,
-            rule: Some(rule),
-        })
-    }))
-}
-
 /// Returns the difference between two answers, or `None` if they are equal.
 fn effect(theirs: Said, ours: Ours) -> Option<Effect> {
     let is_delayed = |wait: Nanos| wait >= SHORTEST_DELAY;
     match (theirs, ours.verdict) {
-        (Said::Refuse, Verdict::Refuse) => None,
+        (Said::Refuse, Verdict::Refuse) | (Said::Unknown, _) => None,
         (Said::Refuse, _) => Some(Effect::More),
         (_, Verdict::Refuse) => Some(Effect::Less),
         (Said::Delay(theirs), _) if is_delayed(theirs) != is_delayed(ours.wait) => {
@@ -435,6 +555,13 @@ fn words(said: Said) -> String {
         Said::Pass => "passes".to_owned(),
         Said::Delay(wait) => format!("waits {}", humanise(wait.get())),
         Said::Refuse => "refused".to_owned(),
+        Said::Unknown => "unknown".to_owned(),
+    }
+}
+
+impl Asked<'_> {
+    fn is_complete(&self) -> bool {
+        self.progress.iter().all(|progress| progress.next.is_none())
     }
 }
 
@@ -443,105 +570,119 @@ impl Side {
         Self {
             way,
             counters: HashMap::new(),
+            running: 0,
         }
     }
 
     /// Returns the place of a counter.
-    fn place(&self, met: &Met<'_>) -> (usize, String, String) {
+    fn place(&self, met: &Met<'_>) -> (usize, String, Rc<str>) {
         let rule = match self.way {
             Way::Source => 0,
             Way::Separate | Way::GivesBack => met.rule.saturating_add(1),
         };
-        (rule, met.counting.counter.clone(), met.key.to_owned())
+        (rule, met.counting.counter.clone(), Rc::clone(&met.key))
     }
 
     fn has_room(&self, met: &[Met<'_>]) -> bool {
         let most = usize::try_from(MAX_COUNTERS).unwrap_or(usize::MAX);
-        self.counters.len().saturating_add(met.len()) <= most
+        let has_counters = self.counters.len().saturating_add(met.len()) <= most
             || met
                 .iter()
-                .all(|one| self.counters.contains_key(&self.place(one)))
+                .all(|one| self.counters.contains_key(&self.place(one)));
+        has_counters && self.running.saturating_add(met.len()) <= MAX_RUNNING
     }
 
-    /// Answers a request.
-    fn answer(&mut self, met: &[Met<'_>]) -> Answer {
-        let mut answer = Answer {
-            said: Said::Pass,
-            rule: None,
-        };
-        // Limits in shadow mode count alone.
-        for one in met.iter().filter(|one| !one.is_enforced) {
-            self.together(std::slice::from_ref(&one));
-        }
-        let enforced: Vec<&Met<'_>> = met.iter().filter(|one| one.is_enforced).collect();
+    /// Asks the limits from the next one on, to the end, a refusal or a wait.
+    fn advance(&mut self, all: &[Met<'_>], progress: &mut Progress) {
+        let start = progress.next.take().unwrap_or(0);
+        let rest = all.get(start..).unwrap_or_default();
         if self.way == Way::GivesBack {
-            return self.together(&enforced);
+            let met: Vec<&Met<'_>> = rest.iter().collect();
+            progress.answer = self.together(&met, Nanos::ZERO);
+            return;
         }
-        let of = |is: fn(&Model) -> bool| -> Vec<&Met<'_>> {
-            let all = enforced.iter().copied();
-            all.filter(|one| is(&one.counting.model)).collect()
-        };
-        // nginx counts all zones of `limit_req` or none, and then its connections.
-        let requests = of(|model| matches!(model, Model::LimitReq(_)));
-        answer.join(self.together(&requests));
-        if answer.said != Said::Refuse {
-            // A request that waits before holds its connection for as much longer.
-            let wait = match answer.said {
-                Said::Delay(wait) => wait,
-                _ => Nanos::ZERO,
+        // A request that waited asks later, and ends later.
+        let wait = progress.answer.wait();
+        let mut next = start;
+        for step in rest.chunk_by(|one, other| one.counting.step == other.counting.step) {
+            if progress.answer.said == Said::Refuse {
+                return;
+            }
+            if progress.answer.wait() > wait {
+                progress.next = Some(next);
+                return;
+            }
+            next = next.saturating_add(step.len());
+            // nginx counts a request in all zones of a step, or in none.
+            let is_zone = |one: &&Met<'_>| {
+                matches!(one.counting.model, Model::LimitReq(_) | Model::LimitConn(_))
             };
-            let connections = of(|model| matches!(model, Model::LimitConn(_)));
-            let connections = connections.into_iter().map(|one| {
-                let end = one.ask.end.map(|end| end.saturating_add(wait));
-                let ask = Ask { end, ..one.ask };
-                Met { ask, ..*one }
-            });
-            let connections: Vec<Met<'_>> = connections.collect();
-            let connections: Vec<&Met<'_>> = connections.iter().collect();
-            answer.join(self.together(&connections));
-        }
-        // Envoy asks its buckets from the slowest, and the default bucket last. After a refusal it asks
-        // no further bucket, and the earlier buckets have lost their tokens.
-        let mut buckets = of(|model| matches!(model, Model::LocalBucket(_)));
-        buckets.sort_by(|one, other| one.counting.model.order(&other.counting.model));
-        for bucket in buckets {
-            if answer.said != Said::Refuse {
-                answer.join(self.together(&[bucket]));
+            let zones: Vec<&Met<'_>> = step.iter().filter(is_zone).collect();
+            progress.answer.join(self.together(&zones, wait));
+            for one in step.iter().filter(|one| !is_zone(one)) {
+                match one.counting.model {
+                    // After a refusal, Envoy asks no further bucket.
+                    Model::LocalBucket(_) if progress.answer.said == Said::Refuse => {}
+                    Model::LocalBucket(_) => progress.answer.join(self.together(&[one], wait)),
+                    // A rate limit service counts each limit alone, and also counts refused requests.
+                    _ => progress.answer.join(self.alone(one)),
+                }
             }
         }
-        // The others count each limit alone. A rate limit service also counts refused requests.
-        let others = of(|model| {
-            matches!(
-                model,
-                Model::Window(_) | Model::Throttle(_) | Model::Limiter(_)
-            )
-        });
-        for one in others {
+    }
+
+    /// Counts a request in a limit that also counts what it refuses.
+    fn alone(&mut self, one: &Met<'_>) -> Answer {
+        let place = self.place(one);
+        let (said, next) = one.counting.model.ask(self.counters.get(&place), &one.ask);
+        self.keep(place, next);
+        Answer::of(said, one)
+    }
+
+    /// Counts a request that waited in all of these limits, or in none if any limit refuses it.
+    fn together(&mut self, met: &[&Met<'_>], wait: Nanos) -> Answer {
+        let mut answer = Answer::default();
+        let mut next = BTreeMap::new();
+        for one in met {
             let place = self.place(one);
-            let (said, next) = one.counting.model.ask(self.counters.get(&place), &one.ask);
-            self.counters.insert(place, next);
+            let ends_later = wait.max(answer.wait());
+            let ask = Ask {
+                now: one.ask.now.saturating_add(wait),
+                end: one.ask.end.map(|end| end.saturating_add(ends_later)),
+                ..one.ask
+            };
+            let mut counter = self.counters.get_mut(&place);
+            if let Some(Counter::Running(running)) = &mut counter {
+                let ended = running.forget(ask.now);
+                self.running = self.running.saturating_sub(ended);
+            }
+            let (said, effect) = one.counting.model.ask(counter.as_deref(), &ask);
             answer.join(Answer::of(said, one));
+            next.insert(place, effect);
+        }
+        if answer.said != Said::Refuse {
+            for (place, next) in next {
+                self.keep(place, next);
+            }
         }
         answer
     }
 
-    /// Counts a request in all of these limits, or in none if any limit refuses it.
-    fn together(&mut self, met: &[&Met<'_>]) -> Answer {
-        let mut answer = Answer {
+    fn keep(&mut self, place: (usize, String, Rc<str>), next: Next) {
+        if matches!(next, Next::Runs(Some(_))) {
+            self.running = self.running.saturating_add(1);
+        }
+        let counter = next.keep(self.counters.remove(&place));
+        self.counters.insert(place, counter);
+    }
+}
+
+impl Default for Answer {
+    fn default() -> Self {
+        Self {
             said: Said::Pass,
             rule: None,
-        };
-        let mut next = Vec::new();
-        for one in met {
-            let place = self.place(one);
-            let (said, counter) = one.counting.model.ask(self.counters.get(&place), &one.ask);
-            answer.join(Answer::of(said, one));
-            next.push((place, counter));
         }
-        if answer.said != Said::Refuse {
-            self.counters.extend(next);
-        }
-        answer
     }
 }
 
@@ -551,11 +692,20 @@ impl Answer {
         Self { said, rule }
     }
 
-    /// Joins the answer of another limit. The first refusal counts, or else the longest delay.
+    /// Returns the delay.
+    const fn wait(&self) -> Nanos {
+        match self.said {
+            Said::Delay(wait) => wait,
+            _ => Nanos::ZERO,
+        }
+    }
+
+    /// Joins the answer of another limit. The first refusal counts, or else an unknown answer, or
+    /// else the longest delay.
     fn join(&mut self, other: Self) {
         let replaces = match (self.said, other.said) {
-            (Said::Refuse, _) | (_, Said::Pass) => false,
-            (_, Said::Refuse) | (Said::Pass, Said::Delay(_)) => true,
+            (Said::Refuse, _) | (_, Said::Pass) | (Said::Unknown, Said::Delay(_)) => false,
+            (_, Said::Refuse | Said::Unknown) | (Said::Pass, Said::Delay(_)) => true,
             (Said::Delay(mine), Said::Delay(its)) => its > mine,
         };
         if replaces {

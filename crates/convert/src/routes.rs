@@ -50,6 +50,8 @@ pub(crate) struct Routes {
     /// Places of the configurations that are `disabled` in their list of filters.
     pub(crate) disabled: Vec<Place>,
     pub(crate) all: Vec<Route>,
+    /// Places of both kinds of filters, in the order in which Envoy asks them.
+    order: Vec<Place>,
     /// Settings without a rule.
     lost: Vec<(Place, String)>,
 }
@@ -66,6 +68,15 @@ impl Routes {
         routes
     }
 
+    /// Returns the position of a filter among the filters that Envoy asks one after another. The
+    /// configuration of a route is in the place of the first `local_ratelimit`.
+    pub(crate) fn step(&self, filter: &At) -> u32 {
+        let of = |place: &Place| self.order.iter().position(|other| other == place);
+        let first = || of(&self.local.first()?.place());
+        let step = of(&filter.place()).or_else(first).unwrap_or(0);
+        u32::try_from(step).unwrap_or(u32::MAX)
+    }
+
     /// Visits a value. The document's depth bounds the recursion.
     fn visit(&mut self, at: &At) {
         if at.value().is_array() {
@@ -73,10 +84,12 @@ impl Routes {
             return;
         }
         if let Some(config) = typed(at, LOCAL) {
+            self.order.push(config.place());
             self.local.push(config);
             return;
         }
         if let Some(config) = typed(at, GLOBAL) {
+            self.order.push(config.place());
             self.global.push(config);
             return;
         }

@@ -106,6 +106,9 @@ pub(crate) fn convert(services: &[At], routes: &Routes, out: &mut Out) {
             if nodes.iter().filter(|other| **other == node).count() > 1 {
                 rule.differs(SHARED);
             }
+            if let Some(filter) = filter {
+                rule.in_step(routes.step(filter));
+            }
             out.add(rule);
         }
         unreached(&service.get("descriptors"), &reached, 0, out);
@@ -502,6 +505,7 @@ fn exception(node: &At) -> Option<Exception> {
         counting: Some(Counting {
             counter: node.place().to_string(),
             model: Model::Window(model),
+            step: 0,
         }),
     })
 }

@@ -131,10 +131,9 @@ fn add_all(mut routes: Vec<Route>, defaults: &[(Place, Args)], out: &mut Out) ->
     let mut found = false;
     for (index, route) in routes.iter().enumerate() {
         let earlier: Vec<&Route> = routes.iter().take(index).collect();
-        for (place, args) in route.limiters.iter().chain(defaults) {
-            found = true;
-            add(route, &earlier, place, args, out);
-        }
+        let limiters: Vec<&(Place, Args)> = defaults.iter().chain(&route.limiters).collect();
+        found |= !limiters.is_empty();
+        add_route(route, &earlier, &limiters, out);
     }
     found
 }
@@ -296,16 +295,112 @@ fn numbered(text: &str) -> Option<(usize, &str)> {
     Some((number.parse().ok()?, rest))
 }
 
-/// Adds the rule of a route for a limiter.
-fn add(route: &Route, earlier: &[&Route], place: &Place, args: &Args, out: &mut Out) {
-    // Spring reads names in kebab case, too.
-    let find = |name: &str| {
-        let plain = |text: &str| text.replace(['-', '_'], "").to_ascii_lowercase();
-        let mut all = args.iter();
-        let found = all.find(|(key, _)| plain(key).rsplit('.').next() == Some(&plain(name)));
-        found.map(|(_, value)| value.as_str())
+/// Returns an argument. Spring reads names in kebab case, too.
+fn find<'a>(args: &'a Args, name: &str) -> Option<&'a str> {
+    let plain = |text: &str| text.replace(['-', '_'], "").to_ascii_lowercase();
+    let mut all = args.iter();
+    let found = all.find(|(key, _)| plain(key).rsplit('.').next() == Some(&plain(name)));
+    found.map(|(_, value)| value.as_str())
+}
+
+/// Adds the rules of a route. All of its filters run, the default filters first, and all of them use
+/// the numbers of the last filter that has numbers.
+fn add_route(route: &Route, earlier: &[&Route], limiters: &[&(Place, Args)], out: &mut Out) {
+    let has_numbers = |(_, args): &&&(Place, Args)| {
+        let names = ["replenishRate", "burstCapacity", "requestedTokens"];
+        names.iter().any(|name| find(args, name).is_some())
     };
-    let number = |name: &str| find(name).and_then(|text| text.parse::<u64>().ok());
+    let Some((_, numbers)) = limiters
+        .iter()
+        .rfind(has_numbers)
+        .or_else(|| limiters.first())
+    else {
+        return;
+    };
+    let resolver = |args: &Args| find(args, "keyResolver").map(str::to_owned);
+    let mut keys: Vec<Option<String>> = Vec::new();
+    for (step, (place, args)) in (0..).zip(limiters) {
+        // Filters with one key resolver take from one bucket.
+        let key = resolver(args);
+        if keys.contains(&key) {
+            continue;
+        }
+        let same = limiters.iter();
+        let same: Vec<&&(Place, Args)> = same.filter(|(_, args)| resolver(args) == key).collect();
+        let mut differences = Vec::new();
+        if limiters.len() > 1 {
+            differences.push(format!(
+                "{} filters limit the route, Spring uses the numbers of the last for all of them, and a request that one \
+                 filter refuses keeps what it took from the filters before; here, a refused request takes nothing",
+                limiters.len()
+            ));
+        }
+        let filter = Filter {
+            place,
+            args,
+            numbers,
+            step,
+            many: u64::try_from(same.len()).unwrap_or(u64::MAX),
+            denies: same.iter().any(|(_, args)| denies(args)),
+            differences,
+        };
+        keys.push(key);
+        add(route, earlier, &filter, out);
+    }
+}
+
+/// Returns true if a filter refuses requests without a key.
+fn denies(args: &Args) -> bool {
+    let text = find(args, "denyEmptyKey").map(str::to_ascii_lowercase);
+    !matches!(text.as_deref(), Some("false" | "no" | "off" | "0"))
+}
+
+/// Filters of a route that take from one bucket.
+struct Filter<'a> {
+    place: &'a Place,
+    args: &'a Args,
+    /// Arguments of the filter whose numbers apply.
+    numbers: &'a Args,
+    step: u32,
+    /// Number of such filters.
+    many: u64,
+    /// True if one of them refuses requests without a key.
+    denies: bool,
+    differences: Vec<String>,
+}
+
+impl Filter<'_> {
+    /// Sets the answers to refused requests.
+    fn answer(&self, rule: &mut Rule) {
+        let find = |name: &str| find(self.args, name);
+        // Spring refuses a request without a key with 403.
+        for name in ["statusCode", "emptyKeyStatus"] {
+            if let Some(text) = find(name).filter(|text| status_of(text).is_none()) {
+                rule.differs(format!("`{name}: {}` is ignored", quoted(text)));
+            }
+        }
+        let status = find("statusCode").and_then(status_of).unwrap_or(429);
+        if self.denies {
+            rule.set("on_missing_key", json!("refuse"));
+            let empty = find("emptyKeyStatus").and_then(status_of).unwrap_or(403);
+            rule.set(
+                "refuse",
+                json!({ "status": status, "status_without_key": empty }),
+            );
+        } else {
+            rule.status(status);
+        }
+    }
+}
+
+/// Adds the rule of a route for filters.
+fn add(route: &Route, earlier: &[&Route], filter: &Filter<'_>, out: &mut Out) {
+    let Filter { place, args, .. } = *filter;
+    let find = |name: &str| find(args, name);
+    let number = |name: &str| {
+        let text = self::find(filter.numbers, name);
+        text.and_then(|text| text.parse::<u64>().ok())
+    };
     let words: Vec<String> = args
         .iter()
         .filter(|(name, _)| *name != "name")
@@ -325,6 +420,9 @@ fn add(route: &Route, earlier: &[&Route], place: &Place, args: &Args, out: &mut 
         out.lost(place, &message);
         return;
     };
+    for difference in &filter.differences {
+        rule.differs(difference.clone());
+    }
     let mut conditions = Conditions::default();
     for predicate in &route.predicates {
         if let Err(why) = restrict(predicate, &mut conditions) {
@@ -365,35 +463,25 @@ fn add(route: &Route, earlier: &[&Route], place: &Place, args: &Args, out: &mut 
         }]),
     );
     let capacity = burst.unwrap_or(1);
-    let limiter = Limiter { rate, capacity };
+    let limiter = Limiter {
+        rate,
+        capacity,
+        filters: filter.many,
+    };
     if limiter.forgets() {
         rule.differs(
             "Spring's script keeps nothing with these numbers, because twice the time to fill the bucket is below a second, so it limits nothing",
         );
     }
-    rule.counts(&route.id, Model::Limiter(limiter));
-    if let Some(cost) = number("requestedTokens").filter(|cost| *cost != 1) {
+    let counter = format!("{} {}", route.id, find("keyResolver").unwrap_or_default());
+    rule.counts(counter, Model::Limiter(limiter));
+    rule.in_step(filter.step);
+    let cost = number("requestedTokens").unwrap_or(1);
+    let cost = cost.saturating_mul(filter.many);
+    if cost != 1 {
         rule.set("cost", json!(cost));
     }
-    // Spring refuses a request without a key with 403.
-    let denies = find("denyEmptyKey").map(str::to_ascii_lowercase);
-    let denies = !matches!(denies.as_deref(), Some("false" | "no" | "off" | "0"));
-    for name in ["statusCode", "emptyKeyStatus"] {
-        if let Some(text) = find(name).filter(|text| status_of(text).is_none()) {
-            rule.differs(format!("`{name}: {}` is ignored", quoted(text)));
-        }
-    }
-    let status = find("statusCode").and_then(status_of).unwrap_or(429);
-    if denies {
-        rule.set("on_missing_key", json!("refuse"));
-        let empty = find("emptyKeyStatus").and_then(status_of).unwrap_or(403);
-        rule.set(
-            "refuse",
-            json!({ "status": status, "status_without_key": empty }),
-        );
-    } else {
-        rule.status(status);
-    }
+    filter.answer(&mut rule);
     out.add(rule);
 }
 

@@ -73,10 +73,12 @@ impl Theirs {
             cost: 1,
             end: None,
         };
-        let (said, counter) = self.model.ask(self.counter.as_ref(), &ask);
+        let (said, effect) = self.model.ask(self.counter.as_ref(), &ask);
         match said {
-            Said::Refuse => return (Verdict::Refuse, 0),
-            Said::Pass | Said::Delay(_) => self.counter = Some(counter),
+            Said::Refuse | Said::Unknown => return (Verdict::Refuse, 0),
+            Said::Pass | Said::Delay(_) => {
+                self.counter = Some(effect.keep(self.counter.take()));
+            }
         }
         match said {
             Said::Delay(wait) => (Verdict::Hold, wait.get() / 1_000_000),

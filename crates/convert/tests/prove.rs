@@ -17,10 +17,21 @@ const SECOND: u64 = 1_000_000_000;
 /// A request: its path, its time in milliseconds, and the answer of the rules.
 type Asked<'a> = (&'a str, u64, Verdict);
 
-/// Converts a text, and compares it with these answers.
+/// Converts a text, and compares it with these answers to requests that run for a second.
 fn proof(name: &str, text: &str, requests: &[Asked<'_>]) -> Proof {
-    let bytes = text.as_bytes();
-    let converted = convert(&[Source { name, bytes }]).expect("a rule file");
+    proof_of(&[(name, text)], requests, Some(1_000))
+}
+
+/// Converts texts, and compares them with these answers to requests that run for some milliseconds.
+fn proof_of(sources: &[(&str, &str)], requests: &[Asked<'_>], runs_ms: Option<u64>) -> Proof {
+    let sources: Vec<Source<'_>> = sources
+        .iter()
+        .map(|(name, text)| Source {
+            name,
+            bytes: text.as_bytes(),
+        })
+        .collect();
+    let converted = convert(&sources).expect("a rule file");
     let mut checked = check("rules.yaml", converted.text.as_bytes(), |_| Vec::new());
     let Some(Content::Rules(file, _)) = checked.remove(0).1 else {
         panic!("{}", converted.text);
@@ -32,7 +43,7 @@ fn proof(name: &str, text: &str, requests: &[Asked<'_>]) -> Proof {
             file: None,
             line,
             at,
-            end: Some(at.saturating_add(Nanos::from_secs(1))),
+            end: runs_ms.map(|ms| at.saturating_add(Nanos::from_millis(ms))),
         };
         let mut request = Sample {
             path: Some(Cow::Borrowed(path.as_bytes())),
@@ -108,6 +119,124 @@ fn what_a_refused_request_keeps_is_named_as_the_cause() {
     let (lines, causes) = found(&proof);
     assert_eq!(lines, [(3, Effect::More)], "{causes:?}");
     assert!(causes[0].contains("keeps what it took"), "{causes:?}");
+}
+
+/// nginx asks `limit_conn` after the delay of `limit_req`, when the first request has ended.
+#[test]
+fn a_delayed_request_counts_as_running_after_its_delay() {
+    let text = "limit_req_zone $binary_remote_addr zone=r:1m rate=1r/s;\n\
+        limit_conn_zone $binary_remote_addr zone=c:1m;\n\
+        server { limit_req zone=r burst=2; limit_conn c 1; }\n";
+    let all = [("/", 0, Admit), ("/", 100, Refuse)];
+    let proof = proof("nginx.conf", text, &all);
+    let (lines, causes) = found(&proof);
+    assert_eq!(lines, [(2, Effect::Less)], "{causes:?}");
+    assert!(causes[0].contains("one after another"), "{causes:?}");
+    assert_eq!(proof.differences[0].theirs, "waits 900ms");
+}
+
+/// `limit_conn` cannot be compared without the ends of the requests. Only a request of a key without
+/// running requests certainly passes.
+#[test]
+fn requests_without_a_duration_are_not_equal() {
+    let text = "limit_conn_zone $binary_remote_addr zone=c:1m;\nserver { limit_conn c 2; }\n";
+    let all = [
+        ("/", 0, Admit),
+        ("/", 0, Admit),
+        ("/", 0, Admit),
+        ("/", 5_000, Admit),
+    ];
+    let proof = proof_of(&[("nginx.conf", text)], &all, None);
+    assert_eq!((proof.counts.requests, proof.without_duration), (2, 2));
+    assert!(!proof.agrees());
+}
+
+/// As many requests as this run at once, so each of them must not look at all others.
+#[test]
+fn many_requests_run_at_once() {
+    let text = "limit_conn_zone $binary_remote_addr zone=c:1m;\nserver { limit_conn c 200000; }\n";
+    let all = vec![("/", 0, Admit); 200_001];
+    let proof = proof_of(&[("nginx.conf", text)], &all, Some(10));
+    assert_eq!(proof.counts.more, 1);
+}
+
+fn filters(filters: &[&str]) -> String {
+    let all: Vec<String> = filters.iter().map(|one| format!("- {one}\n")).collect();
+    format!("http_filters:\n{}", all.concat())
+}
+
+fn local(bucket: &str) -> String {
+    let on = "{ default_value: { numerator: 100 } }";
+    format!(
+        "{{ name: l, typed_config: {{ \"@type\": type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit, \
+         stat_prefix: l, token_bucket: {bucket}, filter_enabled: {on}, filter_enforced: {on} }} }}"
+    )
+}
+
+/// The first filter takes a token of a request that the second refuses.
+#[test]
+fn filters_of_envoy_are_asked_in_their_order() {
+    let fast = local("{ max_tokens: 1, fill_interval: 1s }");
+    let slow = local("{ max_tokens: 1, fill_interval: 2s }");
+    let all = [("/", 0, Admit), ("/", 1_500, Refuse), ("/", 2_000, Admit)];
+    let proof = proof("envoy.yaml", &filters(&[&fast, &slow]), &all);
+    let (lines, causes) = found(&proof);
+    assert_eq!(lines, [(3, Effect::More)], "{causes:?}");
+    assert!(causes[0].contains("one after another"), "{causes:?}");
+    let proof = proof_of(&[("envoy.yaml", &filters(&[&slow, &fast]))], &all, None);
+    assert!(proof.agrees(), "{proof:?}");
+}
+
+/// A rate limit service does not count a request that a filter before it refuses.
+#[test]
+fn a_filter_is_asked_before_or_after_the_service() {
+    let local = local("{ max_tokens: 1, fill_interval: 1s }");
+    let global = "{ name: g, typed_config: { \"@type\": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit, \
+                  domain: d } }";
+    let service = "domain: d\ndescriptors:\n- { key: generic_key, value: all, rate_limit: { unit: minute, requests_per_unit: 2 } }\n";
+    let routes = "virtual_hosts:\n- { name: v, domains: ['*'], rate_limits: [ { actions: [ { generic_key: { descriptor_value: all } } ] } ] }\n";
+    let all = [
+        ("/", 0, Admit),
+        ("/", 0, Refuse),
+        ("/", 1_000, Admit),
+        ("/", 2_000, Refuse),
+    ];
+    for (order, expected) in [
+        ([local.as_str(), global], vec![]),
+        ([global, &local], vec![(3, Effect::More)]),
+    ] {
+        let envoy = filters(&order) + routes;
+        let sources = [("service.yaml", service), ("envoy.yaml", envoy.as_str())];
+        let proof = proof_of(&sources, &all, None);
+        assert_eq!(found(&proof).0, expected, "{proof:#?}");
+    }
+}
+
+/// Both filters run, with the numbers of the route. The first takes a token of a request that the
+/// second refuses.
+#[test]
+fn a_default_filter_uses_the_numbers_of_the_route() {
+    let text = "spring:\n cloud:\n  gateway:\n   default-filters:\n   - RequestRateLimiter=9, 9, #{@ip}\n   routes:\n   - id: r\n     \
+                filters:\n     - RequestRateLimiter=1, 3, #{@ip}\n";
+    let bytes = text.as_bytes();
+    let converted = convert(&[Source {
+        name: "a.yaml",
+        bytes,
+    }])
+    .expect("a rule file");
+    assert!(
+        converted.text.contains("capacity: 3, rate: 1/s") && converted.text.contains("cost: 2"),
+        "{}",
+        converted.text
+    );
+    assert_eq!(converted.counted.len(), 1);
+    let warned = |warning: &loudou_convert::Problem| warning.message.contains("2 filters");
+    assert!(converted.warnings.iter().any(warned));
+    let all = [("/", 0, Admit), ("/", 0, Refuse), ("/", 1_000, Admit)];
+    let proof = proof("a.yaml", text, &all);
+    let (lines, causes) = found(&proof);
+    assert_eq!(lines, [(3, Effect::More)], "{proof:?}");
+    assert!(causes[0].contains("one after another"), "{causes:?}");
 }
 
 /// Spring forgets a bucket that fills in less than half a second.

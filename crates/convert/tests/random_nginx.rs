@@ -366,17 +366,21 @@ impl Conf {
                     cost: 1,
                     end: None,
                 };
-                let (own, counter) = model.ask(counters.get(&place), &ask);
-                next.push((place, counter));
+                let (own, effect) = model.ask(counters.get(&place), &ask);
+                next.push((place, effect));
                 said = match (said, own) {
                     (Said::Refuse, _) | (_, Said::Refuse) => Said::Refuse,
                     (Said::Delay(one), Said::Delay(other)) => Said::Delay(one.max(other)),
                     (Said::Pass, own) => own,
                     (said, Said::Pass) => said,
+                    _ => Said::Unknown,
                 };
             }
             if said != Said::Refuse {
-                counters.extend(next);
+                for (place, effect) in next {
+                    let counter = effect.keep(counters.remove(&place));
+                    counters.insert(place, counter);
+                }
             }
             answers.push(if is_dry { Said::Pass } else { said });
         }
@@ -662,7 +666,7 @@ proptest! {
         let theirs: Vec<Verdict> = conf.answers(&requests).into_iter().map(|said| match said {
             Said::Pass => Verdict::Admit,
             Said::Delay(_) => Verdict::Hold,
-            Said::Refuse => Verdict::Refuse,
+            Said::Refuse | Said::Unknown => Verdict::Refuse,
         }).collect();
         let converted = convert(&[Source { name: "nginx.conf", bytes }]);
         let (rules, problems) = match converted {

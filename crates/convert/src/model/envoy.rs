@@ -29,22 +29,35 @@ impl LocalBucket {
         }
     }
 
-    /// Answers a request. The counter is the time from which the tokens are counted.
-    pub fn ask(&self, since: Option<f64>, ask: &Ask) -> (Said, f64) {
-        let now = seconds(ask.now);
+    /// Answers a request.
+    pub fn ask(&self, filled: Option<Filled>, ask: &Ask) -> (Said, Filled) {
         let cost = float(ask.cost);
         // The bucket begins full. Computed from a time, a full bucket could have a token less.
-        let total = since.map_or(self.max, |since| {
-            self.max.min((now - since) * self.rate).max(0.0)
+        let Filled { origin, since } = filled.unwrap_or(Filled {
+            origin: ask.now,
+            since: 0.0 - self.max / self.rate,
         });
+        let now = seconds(ask.now.since(origin));
+        let total = match filled {
+            Some(_) => self.max.min((now - since) * self.rate).max(0.0),
+            None => self.max,
+        };
         if total.floor() < cost {
-            return (
-                Said::Refuse,
-                since.unwrap_or_else(|| now - self.max / self.rate),
-            );
+            return (Said::Refuse, Filled { origin, since });
         }
-        (Said::Pass, now - (total - cost) / self.rate)
+        let since = now - (total - cost) / self.rate;
+        (Said::Pass, Filled { origin, since })
     }
+}
+
+/// Tokens of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Filled {
+    /// Time of the first request.
+    origin: Nanos,
+    /// Seconds after `origin` from which the tokens are counted. Envoy counts from the start of the
+    /// machine. Seconds since the Unix epoch would be a thousand times less precise.
+    since: f64,
 }
 
 fn seconds(time: Nanos) -> f64 {

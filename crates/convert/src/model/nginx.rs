@@ -4,6 +4,9 @@
 //! `src/http/modules/ngx_http_limit_req_module.c`, the second `ngx_http_limit_conn_handler` in
 //! `src/http/modules/ngx_http_limit_conn_module.c`.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use loudou_limiter::Nanos;
 
 use super::{Ask, Said};
@@ -85,14 +88,50 @@ pub struct LimitConn {
 }
 
 impl LimitConn {
-    /// Answers a request. A request without a known end ends at once.
-    pub fn ask(&self, running: &[Nanos], ask: &Ask) -> (Said, Vec<Nanos>) {
-        let still = running.iter().copied().filter(|end| *end > ask.now);
-        let mut running: Vec<Nanos> = still.collect();
-        if u64::try_from(running.len()).unwrap_or(u64::MAX) >= self.most {
-            return (Said::Refuse, running);
+    /// Answers a request.
+    pub fn ask(&self, running: Option<&Running>) -> Said {
+        let (known, unknown) = running.map_or((0, 0), |running| {
+            (number(running.ends.len()), running.unknown)
+        });
+        if known >= self.most {
+            Said::Refuse
+        } else if known.saturating_add(unknown) >= self.most {
+            // Some of the others may have ended.
+            Said::Unknown
+        } else {
+            Said::Pass
         }
-        running.extend(ask.end);
-        (Said::Pass, running)
     }
+}
+
+/// The running requests of a key.
+#[derive(Clone, Debug, Default)]
+pub struct Running {
+    /// Known ends, the earliest first.
+    ends: BinaryHeap<Reverse<Nanos>>,
+    /// Number of requests without a known end.
+    unknown: u64,
+}
+
+impl Running {
+    /// Forgets the requests that ended, and returns their number.
+    pub fn forget(&mut self, now: Nanos) -> usize {
+        let before = self.ends.len();
+        while self.ends.peek().is_some_and(|Reverse(end)| *end <= now) {
+            self.ends.pop();
+        }
+        before.saturating_sub(self.ends.len())
+    }
+
+    /// Adds a request with its end.
+    pub(super) fn add(&mut self, end: Option<Nanos>) {
+        match end {
+            Some(end) => self.ends.push(Reverse(end)),
+            None => self.unknown = self.unknown.saturating_add(1),
+        }
+    }
+}
+
+fn number(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
 }

@@ -12,6 +12,8 @@ pub struct Limiter {
     pub rate: u64,
     /// `burstCapacity`.
     pub capacity: u64,
+    /// Number of filters that ask the bucket, one after another, for equal parts of the cost.
+    pub filters: u64,
 }
 
 /// The two keys that the script sets.
@@ -38,8 +40,26 @@ impl Limiter {
         self.lifetime() == 0
     }
 
-    /// Answers a request.
+    /// Answers a request. After a refusal, Spring does not ask the next filter, and the earlier
+    /// filters have taken their tokens.
     pub fn ask(&self, kept: Option<Tokens>, ask: &Ask) -> (Said, Tokens) {
+        let filters = self.filters.max(1);
+        let part = Ask {
+            cost: ask.cost.div_euclid(filters),
+            ..*ask
+        };
+        let (mut said, mut next) = self.filter(kept, &part);
+        for _ in 1..filters {
+            if said == Said::Refuse {
+                break;
+            }
+            (said, next) = self.filter(Some(next), &part);
+        }
+        (said, next)
+    }
+
+    /// Answers one filter.
+    fn filter(&self, kept: Option<Tokens>, ask: &Ask) -> (Said, Tokens) {
         let now = ask.now.get().div_euclid(SECOND);
         let kept = kept.filter(|kept| ask.now.get() < kept.expires);
         let (tokens, refreshed) =

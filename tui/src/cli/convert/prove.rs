@@ -6,7 +6,9 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
 use loudou_convert::Converted;
-use loudou_convert::prove::{Counts, Difference, Logged, MAX_COUNTERS, Ours, Proof, Prover};
+use loudou_convert::prove::{
+    Counts, Difference, Logged, MAX_COUNTERS, MAX_RUNNING, Ours, Proof, Prover,
+};
 use loudou_limiter::Nanos;
 use loudou_print::replay::{bad_lines, first_lines, instant, print_note};
 use loudou_print::style::Style;
@@ -130,9 +132,18 @@ fn print(proof: &Proof, summary: &RunSummary, out: &mut dyn Write, style: Style)
         let warning = "no request of the log meets a limit and has its key, so nothing is proven";
         print_note("warning", warning, out, style)?;
     }
+    if proof.without_duration > 0 {
+        let note = format!(
+            "{} not compared, because the log lacks durations, and `limit_conn` counts running requests; log them, such as \
+             nginx's `$request_time`",
+            counted(proof.without_duration, "request"),
+        );
+        print_note("warning", &note, out, style)?;
+    }
     if proof.uncompared > 0 {
         let note = format!(
-            "{} not compared, because the log has more than {MAX_COUNTERS} keys; choose a part of it with --from and --to",
+            "{} not compared, because the log has more than {MAX_COUNTERS} keys or {MAX_RUNNING} requests at once; choose a \
+             part of it with --from and --to",
             counted(proof.uncompared, "request"),
         );
         print_note("warning", &note, out, style)?;

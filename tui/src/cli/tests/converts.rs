@@ -122,6 +122,28 @@ fn a_proof_with_differences() {
 }
 
 #[test]
+fn a_proof_without_durations() {
+    let zone = "limit_conn_zone $binary_remote_addr zone=one:1m;\n";
+    let conf = format!("{zone}server {{ limit_conn one 1; }}\n");
+    let ran = prove(&conf, LOG, "--format trace");
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert_snapshot!(ran.out, @r"
+    (standard input): 1 request, 1 equal, 0 more allowed, 0 less allowed, 0 delayed differently
+
+    RULE  REQUESTS  EQUAL  MORE  LESS  DELAY  NO KEY
+    one          1      1     0     0      0       0
+
+    note: which limits a request meets, its key and its cost are read from the
+          rules. Only the counting is compared.
+    warning: 2 requests not compared, because the log lacks durations, and
+             `limit_conn` counts running requests; log them, such as nginx's
+             `$request_time`
+    warning: 3 requests had no duration: `concurrency` counted each as ended once
+             it passed
+    ");
+}
+
+#[test]
 fn a_proof_of_nothing() {
     let conf =
         "limit_req_zone $http_x_user zone=one:1m rate=1r/s;\nserver { limit_req zone=one; }\n";
