@@ -7,17 +7,15 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::io;
 
-use loudou_check::{Content, check};
 use loudou_convert::model::nginx::LimitReq;
 use loudou_convert::model::{Ask, Counter, Model, Said};
 use loudou_convert::{Source, convert};
 use loudou_limiter::{Nanos, Verdict};
-use loudou_replay::decisions::Decided;
-use loudou_replay::{Input, Observer, Progress, Reading, Run, replay};
 use proptest::prelude::*;
 use proptest::sample::select;
+
+mod replayed;
 
 const ZONES: usize = 6;
 
@@ -598,35 +596,8 @@ fn requests() -> impl Strategy<Value = Vec<Request>> {
 /// Start of the trace.
 const ORIGIN_MS: u64 = 1_700_000_000_000;
 
-/// Collects the verdicts.
-struct Verdicts(Vec<Verdict>);
-
-impl Observer for Verdicts {
-    fn decided(&mut self, decided: &Decided<'_>) -> io::Result<()> {
-        let wait = decided
-            .reported
-            .rule
-            .as_ref()
-            .map_or(Nanos::ZERO, |rule| rule.wait);
-        self.0.push(match decided.reported.verdict {
-            // nginx does not delay a request by less than a millisecond.
-            Verdict::Hold if wait.get() < 1_000_000 => Verdict::Admit,
-            verdict => verdict,
-        });
-        Ok(())
-    }
-
-    fn progress(&mut self, _: Progress) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 /// Answers all requests by a rule file.
 fn verdicts(rules: &str, requests: &[Request]) -> Vec<Verdict> {
-    let mut checked = check("rules.yaml", rules.as_bytes(), |_| Vec::new());
-    let Some(Content::Rules(file, _)) = checked.remove(0).1 else {
-        panic!("{rules}");
-    };
     let mut trace = String::new();
     let mut now = ORIGIN_MS;
     for request in requests {
@@ -648,12 +619,7 @@ fn verdicts(rules: &str, requests: &[Request]) -> Vec<Verdict> {
             "{{\"at_ns\":{now}000000,\"source\":\"{address}\",\"host\":\"{host}\",\"path\":\"{path}\"{headers}}}"
         ).expect("writes");
     }
-    let mut run = Run::new(("rules.yaml", &file), &[]).expect("room for the buckets");
-    let mut verdicts = Verdicts(Vec::new());
-    let inputs = vec![Input::new("trace", trace.as_bytes())];
-    let intake = replay(inputs, &Reading::default(), &mut run, &mut verdicts).expect("a trace");
-    assert_eq!(intake.bad, 0, "{:?}", intake.first_bad);
-    verdicts.0
+    replayed::verdicts(rules, &trace)
 }
 
 proptest! {
