@@ -10,6 +10,7 @@ use std::cmp::Ordering;
 use loudou_limiter::Nanos;
 
 pub mod envoy;
+pub mod kong;
 pub mod nginx;
 pub mod redis_cell;
 pub mod service;
@@ -54,6 +55,8 @@ pub enum Model {
     Throttle(redis_cell::Throttle),
     /// `RequestRateLimiter` of Spring Cloud Gateway.
     Limiter(spring::Limiter),
+    /// Kong's plugin `rate-limiting`.
+    Plugin(kong::Plugin),
 }
 
 /// The counter of a key in a source.
@@ -71,6 +74,8 @@ pub enum Counter {
     Arrival(i64),
     /// Tokens of Spring's script.
     Tokens(spring::Tokens),
+    /// Kong's counters of all periods.
+    Usage(kong::Usage),
 }
 
 /// Effect of a request on a counter, if the source keeps it.
@@ -152,6 +157,14 @@ impl Model {
                 let (said, next) = limiter.ask(known, ask);
                 (said, Counter::Tokens(next))
             }
+            Self::Plugin(plugin) => {
+                let known = match counter {
+                    Some(Counter::Usage(usage)) => Some(usage),
+                    _ => None,
+                };
+                let (said, next) = plugin.ask(known, ask);
+                (said, Counter::Usage(next))
+            }
         };
         (said, Next::Counter(next))
     }
@@ -187,6 +200,12 @@ impl Model {
                 "Spring's script keeps nothing, because twice the time to fill the bucket is below a second, so it limits nothing"
             }
             Self::Limiter(_) => "Spring's script counts in whole seconds",
+            Self::Plugin(plugin) if plugin.counts_refused && plugin.limits.len() > 1 => {
+                "Kong counts a request that one period refuses in the other periods, and the rule takes nothing for a refused request"
+            }
+            Self::Plugin(_) => {
+                "Kong forgets the count of a month after 30 days, and the count of a year after 365 days"
+            }
         }
     }
 }

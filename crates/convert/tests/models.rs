@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 use loudou_convert::model::envoy::LocalBucket;
+use loudou_convert::model::kong::{Period, Plugin};
 use loudou_convert::model::nginx::LimitReq;
 use loudou_convert::model::redis_cell::Throttle;
 use loudou_convert::model::spring::Limiter;
@@ -165,4 +166,62 @@ fn a_bucket_of_envoy_counts_as_precisely_in_a_log() {
         assert_eq!(said, Said::Pass, "request {number}");
         filled = Some(next);
     }
+}
+
+/// Answers a plugin of Kong at times in seconds.
+fn kong(plugin: &Plugin, seconds: &[u64]) -> Vec<Said> {
+    let mut usage = None;
+    let answers = seconds.iter().map(|second| {
+        let ask = Ask {
+            now: Nanos::from_secs(*second),
+            cost: 1,
+            end: None,
+        };
+        let (said, next) = plugin.ask(usage.as_ref(), &ask);
+        usage = Some(next);
+        said
+    });
+    answers.collect()
+}
+
+/// 2026-12-01 is a day of UTC, whose month has 31 days.
+const DECEMBER: u64 = 1_796_083_200;
+const DAY: u64 = 86_400;
+
+#[test]
+fn months_and_years_of_kong_are_calendar_periods() {
+    use Said::{Pass, Refuse};
+    let once = |period| Plugin {
+        limits: vec![(period, 1)],
+        counts_refused: false,
+    };
+    let times = [
+        DECEMBER - 1,
+        DECEMBER,
+        DECEMBER + 30 * DAY - 1,
+        DECEMBER + 31 * DAY,
+    ];
+    assert_eq!(
+        kong(&once(Period::Month), &times),
+        [Pass, Pass, Refuse, Pass]
+    );
+    assert_eq!(
+        kong(&once(Period::Year), &times),
+        [Pass, Refuse, Refuse, Pass]
+    );
+    // Kong forgets the count after 30 days.
+    let times = [DECEMBER, DECEMBER + 30 * DAY];
+    assert_eq!(kong(&once(Period::Month), &times), [Pass, Pass]);
+}
+
+#[test]
+fn only_a_shared_counter_of_kong_counts_refused_requests() {
+    use Said::{Pass, Refuse};
+    let times = [DECEMBER, DECEMBER, DECEMBER + 1, DECEMBER + 2];
+    let plugin = |counts_refused| Plugin {
+        limits: vec![(Period::Second, 1), (Period::Minute, 3)],
+        counts_refused,
+    };
+    assert_eq!(kong(&plugin(false), &times), [Pass, Refuse, Pass, Pass]);
+    assert_eq!(kong(&plugin(true), &times), [Pass, Refuse, Pass, Refuse]);
 }
