@@ -611,7 +611,7 @@ fn conversions_print_what_the_pages_show() -> Result<()> {
             ran += 1;
         }
     }
-    ensure!(ran == 8, "{ran} commands");
+    ensure!(ran == 9, "{ran} commands");
     Ok(())
 }
 

@@ -17,6 +17,7 @@ mod conditions;
 mod envoy;
 mod gateway;
 mod ingress;
+mod kong;
 mod locations;
 pub mod model;
 mod nginx;
@@ -57,7 +58,7 @@ pub struct Converted {
 /// Names of all sources, for messages.
 const SOURCES: &str = "Ingress objects with limits of ingress-nginx, an nginx.conf, an Envoy configuration with \
                        local_ratelimit, a file of Envoy's rate limit service, a BackendTrafficPolicy of Envoy Gateway, \
-                       routes of Spring Cloud Gateway, or lines with CL.THROTTLE";
+                       routes of Spring Cloud Gateway, a declarative file of Kong, or lines with CL.THROTTLE";
 
 /// The texts, each as its module reads it.
 #[derive(Default)]
@@ -69,6 +70,7 @@ struct Found<'a> {
     springs: Vec<At>,
     properties: Vec<(Rc<str>, &'a str)>,
     redis: Vec<(Rc<str>, &'a str)>,
+    kongs: Vec<At>,
 }
 
 /// Converts all sources to one rule file. The error has all problems if there is no rule file.
@@ -101,6 +103,7 @@ pub fn convert(sources: &[Source<'_>]) -> Result<Converted, Vec<Problem>> {
         redis_cell::convert(file, text, &mut out);
     }
     // Some of these rules stop, so they come after all others.
+    kong::convert(&found.kongs, &found.objects, &mut out);
     gateway::convert(&found.objects, &mut out);
     envoy::convert(&routes, !found.services.is_empty(), &mut out);
     out.finish()
@@ -150,6 +153,8 @@ fn recognise<'a>(source: &Source<'a>, found: &mut Found<'a>, out: &mut Out) -> R
     }
     for document in root.items() {
         if document.is_null() {
+        } else if kong::looks_like(&document) {
+            found.kongs.push(document);
         } else if document.get("apiVersion").exists() {
             found.objects.push(document);
         } else if document.get("domain").exists() && document.get("descriptors").exists() {

@@ -390,7 +390,8 @@ fn is_narrower(one: &str, other: &str) -> bool {
     }
 }
 
-fn domain_host(domain: &str) -> Host {
+/// Returns a name with a wildcard at either end, without its port.
+pub(crate) fn domain_host(domain: &str) -> Host {
     let domain = domain.to_ascii_lowercase();
     let domain = domain.split(':').next().unwrap_or_default();
     if let Some(suffix) = domain.strip_prefix('*') {

@@ -104,3 +104,8 @@ fn redis_cell() {
 fn spring() {
     assert_snapshot!(converted(&["spring.yaml", "spring.properties"]));
 }
+
+#[test]
+fn kong() {
+    assert_snapshot!(converted(&["kong.yaml"]));
+}

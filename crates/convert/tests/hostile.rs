@@ -71,6 +71,23 @@ fn many_servers() {
 }
 
 #[test]
+fn many_paths_of_kong() {
+    let plugin = "plugins: [ { name: rate-limiting, config: { second: 1 } } ]";
+    let route = format!("- {{ name: a, paths: [ {} ] }}\n", "/a, ".repeat(1_001));
+    let text = format!("_format_version: '3.0'\n{plugin}\nroutes:\n{route}");
+    let bytes = text.as_bytes();
+    let problems = convert(&[Source {
+        name: "kong.yaml",
+        bytes,
+    }])
+    .expect_err("too many paths");
+    let found = problems
+        .iter()
+        .any(|one| one.message.contains("more than 1000 paths"));
+    assert!(found, "{problems:?}");
+}
+
+#[test]
 fn aliases_that_expand() {
     let mut text = "apiVersion: v1\na0: &a0 [ \"0123456789\" ]\n".to_owned();
     for n in 1..20 {

@@ -281,3 +281,21 @@ fn values_of_the_service_have_their_limits() {
     assert!(proof.agrees(), "{proof:?}");
     assert_eq!(proof.rules[0].counts.requests, 3);
 }
+
+/// With `policy: redis`, Kong also counts refused requests, in all periods.
+#[test]
+fn kong_counts_refused_requests_in_redis() {
+    let text = |policy: &str| {
+        format!(
+            "_format_version: '3.0'\nplugins:\n- name: rate-limiting\n  \
+             config: {{ second: 1, minute: 2, limit_by: ip, policy: {policy} }}\n"
+        )
+    };
+    let all = [("/", 0, Admit), ("/", 0, Refuse), ("/", 1_000, Admit)];
+    let shared = proof("kong.yaml", &text("redis"), &all);
+    let (lines, causes) = found(&shared);
+    assert_eq!(lines, [(3, Effect::More)], "{causes:?}");
+    assert!(causes[0].contains("keeps what it took"), "{causes:?}");
+    let own = proof("kong.yaml", &text("local"), &all);
+    assert!(own.agrees(), "{own:?}");
+}

@@ -25,6 +25,7 @@ Examples:
   loudou convert nginx.conf > rules.yaml          limit_req and limit_conn
   loudou convert envoy.yaml                       Envoy's local_ratelimit
   loudou convert ratelimit.yaml envoy.yaml        a rate limit service, with the actions in Envoy
+  loudou convert kong.yaml > rules.yaml           rate-limiting of Kong
   loudou convert nginx.conf | loudou check -      the result in words
   loudou convert nginx.conf --as wasmplugin --write loudou.yaml
   loudou convert nginx.conf --prove access.log    where the rules differ from nginx";
@@ -36,7 +37,7 @@ pub(crate) struct ConvertArgs {
     ///
     /// Ingress objects with annotations of ingress-nginx, nginx.conf, envoy.yaml with a local rate
     /// limit, files of Envoy's rate limit service, backend traffic policies of Envoy Gateway, routes
-    /// of Spring Cloud Gateway, or CL.THROTTLE of redis-cell
+    /// of Spring Cloud Gateway, a declarative file of Kong, or CL.THROTTLE of redis-cell
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
     /// Write the rules in this form [default: rules]
