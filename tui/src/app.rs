@@ -6,9 +6,10 @@
 //!                                              State → ui::view → frame
 //! ```
 //!
-//! All functions here depend only on their arguments. They do no I/O and use no clock. Tests drive
-//! it with key strings. A screen is one file under `screens/`, with its keys, its behaviour and its
-//! drawing. The module `ui` draws the frame around it and the dialogs over it.
+//! All functions here depend only on their arguments: they do no I/O and never read a clock. Tests
+//! drive the app with strings of keys, such as `jj<ret>`. Each screen is implemented in one file
+//! under `screens/`, which contains its keys, its behaviour and its drawing code. The `ui` module
+//! draws the frame around the screen and the dialogs on top of it.
 
 pub(crate) mod again;
 pub(crate) mod answers;

@@ -1,7 +1,7 @@
 //! Parses the command line, runs the command, and turns the outcome into an exit code.
 //!
-//! The exit codes are defined in `outcome`. Standard output only receives data. If its reader
-//! closes the pipe, SIGPIPE ends the command.
+//! The exit codes are defined in `outcome`. Only data is written to standard output. If the reader
+//! of standard output closes the pipe, SIGPIPE ends the command.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal as _};
@@ -201,7 +201,7 @@ enum Command {
     Help(help::HelpArgs),
 }
 
-/// The command line, for clap.
+/// Returns clap's definition of the command line.
 fn command_line() -> clap::Command {
     help::with_help(Cli::command())
 }
@@ -211,7 +211,8 @@ pub fn main() -> ExitCode {
     if let Some(code) = complete::answered(command_line) {
         return code;
     }
-    // The streams are not locked, because the screen writes to the terminal through other handles.
+    // The standard streams stay unlocked, because the screen writes to the terminal through
+    // separate handles.
     let (stdout, stderr, stdin) = (io::stdout(), io::stderr(), io::stdin());
     let mut io = Io {
         out_terminal: stdout.is_terminal(),
@@ -230,8 +231,8 @@ pub fn main() -> ExitCode {
     };
     let outcome = run(std::env::args_os(), &mut io);
     if outcome == Outcome::Unread {
-        // Ends by SIGPIPE, like other programs whose reader closed the pipe. By default, Rust's
-        // runtime ignores this signal.
+        // Ends the process with SIGPIPE, like other programs whose reader closed the pipe. Rust's
+        // runtime ignores this signal by default.
         drop(emulate_default_handler(SIGPIPE));
     }
     ExitCode::from(outcome.code())
@@ -239,8 +240,8 @@ pub fn main() -> ExitCode {
 
 fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io<'_>) -> Outcome {
     let args: Vec<OsString> = args.into_iter().collect();
-    // The relay parses its options itself, because some have the same names as options of this
-    // program.
+    // The relay parses its options itself, because some relay options have the same names as
+    // options of `loudou`.
     if let [_, name, options @ ..] = args.as_slice()
         && name == "relay"
     {
@@ -262,7 +263,7 @@ fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io<'_>) -> Outcome {
                 Ok(None) => command(&cli, &typed, None, io),
                 Err(error) => Err(error),
             };
-            // Output that was printed before a failure is kept.
+            // Flushes even after a failure, so that the output printed before it is not lost.
             let flushed = io.out.flush();
             // If the demo's Envoy has stopped, its error explains the failure of the screen.
             let stopped = envoy.as_mut().map_or(Ok(()), demo::Envoy::check);
@@ -284,10 +285,12 @@ fn parsed_by(command: &clap::Command, args: &[OsString]) -> Result<Cli, clap::Er
         let matches = command.try_get_matches_from_mut(args)?;
         Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
     };
-    // The usage line in clap's errors lists all options that are set, even by environment
-    // variables. The error is therefore taken from a command that ignores these variables.
+    // The usage line in clap's errors also lists options that are set by environment variables. The
+    // arguments are therefore parsed again with these variables ignored, and the error of the
+    // second attempt is reported.
     parsed(options::is_empty_variable).map_err(|error| {
-        // A help text is not an error, and it must show the variables.
+        // Clap also returns help texts as errors. A help text must list the variables, so the
+        // arguments are not parsed again.
         let again = error.use_stderr().then(|| parsed(|_| true).err());
         again.flatten().unwrap_or(error)
     })
@@ -346,7 +349,7 @@ fn unparsed(error: &clap::Error, io: &mut Io<'_>) -> Outcome {
 
 fn failed(error: &anyhow::Error, io: &mut Io<'_>) -> Outcome {
     let outcome = Outcome::of(error);
-    // `loudou buckets | head` closes the pipe early. This is not reported as an error.
+    // If the reader closes the pipe early, as in `loudou buckets | head`, no error is reported.
     if outcome != Outcome::Unread {
         // If standard error is closed too, the error cannot be reported.
         drop(writeln!(io.err, "loudou: {error:#}"));

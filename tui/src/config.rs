@@ -1,5 +1,5 @@
-//! The user's config file: named Envoys, and the look of the screen. This module does no I/O. The
-//! command line finds and reads the file.
+//! Parses the user's config file, which names Envoys and sets the appearance of the screen. This
+//! module does no I/O. `cli/config_file.rs` finds and reads the file.
 //!
 //! ```toml
 //! url = "@edge"
@@ -28,16 +28,16 @@ pub(crate) use reader::Located;
 
 use reader::{Node, Reader};
 
-/// Settings of a config file. All of them are optional.
+/// Settings of a config file. All settings are optional.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
-    /// Envoys if `--url` is not given: addresses, and names of targets with `@`.
+    /// Addresses of Envoys and names of targets (`@NAME`), which apply if `--url` is not given.
     pub(crate) url: Vec<String>,
     /// Time limit of each call if `--timeout` is not given.
     pub(crate) timeout: Option<Nanos>,
     /// True if commands that make changes are refused.
     pub(crate) read_only: bool,
-    /// Envoys by name.
+    /// Targets by name.
     pub(crate) targets: BTreeMap<String, NamedTarget>,
     /// Time between two updates of the screen if `--interval` is not given.
     pub(crate) interval: Option<Nanos>,
@@ -46,7 +46,8 @@ pub(crate) struct Config {
     pub(crate) ascii: Option<bool>,
 }
 
-/// One or more Envoys that are reached with the same settings. Paths are as written in the file.
+/// One or more Envoys that are reached with the same settings. The paths are as written in the
+/// config file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct NamedTarget {
     pub(crate) url: Vec<String>,
@@ -59,7 +60,7 @@ pub(crate) struct NamedTarget {
 }
 
 impl Config {
-    /// Parses the text of a file, or returns all of its problems.
+    /// Parses the text of a config file, or returns all problems in it.
     pub(crate) fn read(text: &str) -> Result<Self, Vec<Located>> {
         let mut reader = Reader::new(text);
         let root = match reader::parse(text) {

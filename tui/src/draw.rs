@@ -1,5 +1,5 @@
 //! Drawing primitives, such as a clipped pen, the theme, number formats, and the widgets that
-//! screens share. They do not depend on the state of the app.
+//! screens share. This module does not depend on the state of the app.
 
 pub(crate) mod pen;
 pub(crate) mod theme;

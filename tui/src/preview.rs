@@ -1,6 +1,6 @@
-//! Previews the effect of an edit on the known keys. The rate limiter decides a minute of requests
-//! for each key, under the rule before and after the edit. The requests are evenly spaced at the
-//! key's current rate.
+//! Previews the effect of an edit on the known keys. For each key, a minute of requests is
+//! simulated with the real rate limiter, once under the rule before the edit and once under the
+//! rule after it. The requests are evenly spaced at the key's current rate.
 
 use std::borrow::Cow;
 
@@ -16,19 +16,20 @@ use loudou_words::text::{counted, escape};
 
 /// Time span that is simulated.
 const SPAN: Nanos = Nanos::from_secs(60);
-/// Maximum number of decisions in one preview, because it runs between two frames.
+/// Maximum number of decisions in one preview, because the preview is computed between two frames.
 const MAX_DECISIONS: u64 = 100_000;
 /// A key counts as refused in the long run if its rate exceeds the limit's rate by this factor. The
-/// margin is needed because rates are measured.
+/// margin is needed because measured rates are inexact.
 const ABOVE: f64 = 1.01;
 /// Maximum number of keys that are named.
 const NAMED: usize = 5;
 /// Maximum width of a name, in cells.
 const NAME: usize = 32;
-/// Share of refused requests from which on the preview says that a key loses most of its requests.
+/// Minimum share of refused requests at which the preview says that a key loses most of its
+/// requests.
 const MOST: f64 = 0.5;
 
-/// Lists some names and the number of the others: `a, b and 3 more`.
+/// Lists the first names and counts the others: `a, b and 3 more`.
 pub(crate) fn named(names: &[String]) -> String {
     let some: Vec<&str> = names.iter().take(NAMED).map(String::as_str).collect();
     match names.len().saturating_sub(NAMED) {
@@ -48,7 +49,7 @@ pub(crate) struct Key<'a> {
     pub(crate) name: &'a str,
     /// Used units of each limit, by the limit's name.
     pub(crate) used: Vec<(&'a str, u64)>,
-    /// Numbers of the limits that its last request carried.
+    /// Values for the rule's limits that the key's last request carried.
     pub(crate) numbers: &'a [BroughtView],
     /// Requests per second, including refused requests.
     pub(crate) per_second: f64,
@@ -65,7 +66,7 @@ pub(crate) struct Preview {
     refused: Vec<String>,
     /// Keys that are refused only before the edit.
     freed: Vec<String>,
-    /// Keys that are refused before and after.
+    /// Keys that are refused both before and after the edit.
     still: Vec<String>,
 }
 
@@ -77,7 +78,8 @@ enum Terms<'a> {
 }
 
 impl<'a> Terms<'a> {
-    /// Returns the limits of the rule, or the key's override.
+    /// Returns what the rule grants to the key: the key's override or, if it has none, the limits
+    /// of the rule.
     fn of(rule: &'a Rule, key: &Key<'_>) -> Self {
         let limits = || {
             rule.limits
@@ -108,8 +110,8 @@ impl<'a> Terms<'a> {
     }
 }
 
-/// Simulates the keys under the rule before and after the edit, or `None` if a limit depends on the
-/// duration of requests, which is unknown.
+/// Simulates the keys under the rule before and after the edit. Returns `None` if a limit depends
+/// on the duration of requests, which is unknown.
 pub(crate) fn preview(
     before: &Rule,
     after: &Rule,
@@ -169,8 +171,8 @@ fn used(key: &Key<'_>, limit: &Limit) -> u64 {
     of_limit.map_or(0, |(_, units)| *units)
 }
 
-/// Returns the share of a key's requests that a rule refuses within the time span if its rate stays
-/// the same, or `None` if the rule refuses none of them.
+/// Returns the share of a key's requests that a rule refuses within the time span if the key's rate
+/// stays the same, or `None` if the rule refuses none of them.
 fn loss(
     key: &Key<'_>,
     rule: &Rule,
@@ -179,7 +181,8 @@ fn loss(
 ) -> Option<f64> {
     let gap = gap(key.per_second)?;
     if rule.mode != Mode::Enforce {
-        // A rule that is not in mode enforce refuses nothing, not even banned keys.
+        // A rule that is not in mode `enforce` refuses no requests, not even requests of banned
+        // keys.
         return None;
     }
     if key.is_banned {
@@ -194,7 +197,7 @@ fn loss(
         Cost::Fixed(cost) => cost.into(),
         Cost::Header { .. } | Cost::Metadata { .. } | Cost::RequestBytes(_) | Cost::Settled(_) => 1,
     };
-    // Share of refusals in the long run, when any burst is used up.
+    // Share of requests that are refused in the long run, once the burst is used up.
     let demand = key.per_second * float(cost);
     let rates = limits.iter().filter_map(|limit| limit.algorithm().rate());
     let rates = rates.map(per_second).filter(|rate| demand > rate * ABOVE);
@@ -204,8 +207,8 @@ fn loss(
     played(limits, bucket.clone(), (cost, gap), most)
 }
 
-/// Returns the share of refusals among requests with this gap between them, for at most `most`
-/// requests, or `None` if there are none.
+/// Simulates at most `most` requests with this gap between them. Returns the share of refused
+/// requests, or `None` if none is refused.
 fn played(
     limits: &Limits,
     mut bucket: Bucket,
@@ -226,14 +229,14 @@ fn per_second(rate: Rate) -> f64 {
     f64::from(rate.amount()) * 1e9 / float(rate.period().get())
 }
 
-/// Returns the time between two requests, or `None` if there are none.
+/// Returns the time between two requests, or `None` if there are no requests.
 fn gap(per_second: f64) -> Option<Nanos> {
     let gap = 1e9 / per_second;
     (gap.is_finite() && gap >= 1.0).then(|| Nanos::new(whole(gap)))
 }
 
 impl Preview {
-    /// Returns the lines for the question.
+    /// Returns the lines that the question about the edit shows.
     pub(crate) fn lines(&self) -> Vec<String> {
         if self.seen == 0 {
             return vec!["no key was seen for long enough to tell the effect".to_owned()];

@@ -1,4 +1,5 @@
-//! The threads of the terminal app, and the one channel between them.
+//! Threads of the terminal app, and the single channel through which they send messages to the
+//! screen.
 //!
 //! ```text
 //! input ────keys, mouse, resize──┐
@@ -9,14 +10,15 @@
 //!    └───────────────────┴──────────effects─────────────┘
 //! ```
 //!
-//! Each watched Envoy has a state, a poller and a worker. Its answers carry its number, and keys
-//! are sent to the state that is shown. For the other Envoys, only the status is polled.
+//! Each watched Envoy has a state, a poller and a worker. The answers about an Envoy carry the
+//! Envoy's number. Key presses are sent to the state of the Envoy that is shown. For the other
+//! Envoys, only the status is polled.
 //!
-//! The screen's thread does no I/O except drawing, so it never blocks. A panic in another thread
-//! reaches it as a message and ends the app with the report of that thread.
+//! The screen's thread does no I/O except drawing, so it never blocks. A panic in another thread is
+//! sent to the screen's thread as a message, and ends the app with a report of the panic.
 //!
-//! To test panics in a real terminal, set `LOUDOU_TEST_PANIC=screen` or `poller` in the
-//! environment. That thread panics after it has started.
+//! To test panics in a real terminal, set the environment variable `LOUDOU_TEST_PANIC` to `screen`
+//! or `poller`. The thread with this name panics after it has started.
 
 use std::env;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -52,7 +54,7 @@ const FRAME: Nanos = Nanos::from_millis(34);
 /// Options of the screen.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Admin listeners to show. At least one.
+    /// Admin listeners to watch. There must be at least one.
     pub targets: Vec<Clients>,
     /// True to refuse all changes.
     pub read_only: bool,
@@ -69,13 +71,13 @@ pub struct Clients {
     pub polling: Client,
     /// Client for changes, which may take longer.
     pub changing: Client,
-    /// True if commands reach this admin listener without `--url`.
+    /// True if a command without `--url` calls this admin listener.
     pub is_usual: bool,
 }
 
 /// Runs the screen until the user quits. The terminal is restored before this returns, even after
-/// an error. Returns descriptions of the changes for all Envoys that are not known to be in effect
-/// everywhere.
+/// an error. Returns a description of each change that was meant for all Envoys but is not known to
+/// be in effect at all of them.
 pub fn run(options: Options) -> anyhow::Result<Vec<String>> {
     let Options {
         targets,
@@ -85,7 +87,7 @@ pub fn run(options: Options) -> anyhow::Result<Vec<String>> {
     } = options;
     let clock = Clock::start();
     let (messages, inbox) = sync_channel(MESSAGES);
-    // The hook must be installed before any thread can panic.
+    // The panic hook must be installed before any thread can panic.
     term::install_panic_hook();
     let (envoys, mut states) = (targets.len(), Vec::new());
     let mut threads = Vec::new();
@@ -126,15 +128,15 @@ struct Screen {
 }
 
 impl Screen {
-    /// Acquires the terminal and runs until the user quits. Returns descriptions of the changes for
-    /// all Envoys that are not known to be in effect everywhere.
+    /// Acquires the terminal and runs until the user quits. Returns a description of each change
+    /// that was meant for all Envoys but is not known to be in effect at all of them.
     fn show(
         mut self,
         messages: &SyncSender<Inbound>,
         look: &Appearance,
     ) -> anyhow::Result<Vec<String>> {
-        // Signals are handled before the terminal is acquired, so that a signal in between is not
-        // lost.
+        // The signal handlers are installed before the terminal is acquired, so that no signal is
+        // lost in between.
         spawn_signals(messages, &inbox::OF_SCREEN)?;
         let look = &Appearance {
             base: look.base.or_else(|| term::background(look.depth)),
@@ -194,8 +196,9 @@ impl Screen {
         }
     }
 
-    /// Applies one message and starts its effects. Returns true if the screen must be drawn. A tick that starts a
-    /// poll needs no frame, because the answer usually arrives within milliseconds and is drawn then.
+    /// Applies one message, and starts the effects that it causes. Returns true if the screen must be drawn. After a
+    /// tick that starts a poll, the screen is not drawn, because the answer usually arrives within milliseconds and is
+    /// drawn then.
     fn step(&mut self, inbound: Inbound, terminal: &mut Terminal) -> anyhow::Result<bool> {
         let Inbound { about, mut msg } = inbound;
         let is_tick = matches!(msg, Msg::Tick);
@@ -229,7 +232,7 @@ impl Screen {
     }
 }
 
-/// Panics if the environment names the thread `name`.
+/// Panics if `LOUDOU_TEST_PANIC` is set to `name`, the name of this thread.
 fn panic_if_asked(name: &str) {
     let requested = env::var("LOUDOU_TEST_PANIC").is_ok_and(|wanted| wanted == name);
     assert!(!requested, "panic requested by LOUDOU_TEST_PANIC");
@@ -265,7 +268,8 @@ impl EnvoyThreads {
         Ok(Self { poller, worker })
     }
 
-    /// Sends an effect to its thread without waiting. Returns false if the queue is full.
+    /// Sends an effect to the poller or the worker without waiting. Returns false if the thread's
+    /// queue is full.
     fn start_effect(&self, effect: Effect) -> bool {
         match effect {
             Effect::Poll(request) => match self.poller.try_send(request) {
@@ -329,7 +333,7 @@ fn work(client: &Client, job: Effect) -> Option<Msg> {
     }
 }
 
-/// Applies changes that were lost in a restart.
+/// Applies changes again that were lost when Envoy restarted.
 fn again(client: &Client, items: Vec<Item>) -> Result<Vec<(Item, Done)>, ClientError> {
     let mut target = Target::read(client, false)?;
     let done = target.apply_all(items.iter());

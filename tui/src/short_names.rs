@@ -1,11 +1,12 @@
-//! Short names for several addresses, without the parts that they have in common.
+//! Short names for several addresses, without the parts that all addresses share.
 
-/// Returns the number of bytes that can be removed at the start and at the end of all names, if
+/// Function that returns how many bytes can be removed at the start and at the end of all names, if
 /// any.
 type Step = fn(&[&str]) -> Option<(usize, usize)>;
 
 /// Returns a name for each URL. Scheme, folder, port and domain are removed if all URLs share them
-/// and the names stay distinct. On a single host, only the port remains. Names are not escaped.
+/// and the names stay distinct. If all URLs have the same host, only the ports remain. Names are
+/// not escaped.
 pub(crate) fn short_names(urls: &[&str]) -> Vec<String> {
     let mut names: Vec<&str> = urls.to_vec();
     let steps: [Step; 5] = [scheme, folder, host, port, domain];
@@ -72,8 +73,8 @@ fn port(names: &[&str]) -> Option<(usize, usize)> {
     is_common.then_some((0, port.len()))
 }
 
-/// Returns the length of a common domain, from a dot on. The numbers of an IP address are not a
-/// domain.
+/// Returns the length of a common domain, including the dot in front of it. The numbers in an IP
+/// address do not count as a domain.
 fn domain(names: &[&str]) -> Option<(usize, usize)> {
     let (first, rest) = names.split_first()?;
     let domain = first.get(first.find('.')?..)?;

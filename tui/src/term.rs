@@ -1,4 +1,5 @@
-//! The only module that accesses the terminal. It enters and leaves it, reads events, and draws.
+//! The only module that accesses the terminal. This module acquires and releases the terminal,
+//! reads events, and draws.
 //!
 //! However the app ends, the terminal is restored: raw mode, alternate screen, mouse, bracketed
 //! paste and cursor are reset on return, on a panic in any thread, on signals and while suspended.
@@ -33,8 +34,8 @@ use crate::draw::theme::{Base, Depth};
 
 /// Name prefix of threads whose panics end the app through a message.
 pub(crate) const BACKGROUND: &str = "loudou-";
-/// Turns on reports of clicks and of the wheel, in the encoding without a limit on columns. Mouse
-/// movements are not used.
+/// Turns on reports of mouse clicks and of the mouse wheel, in the encoding that supports any
+/// number of columns. Mouse movements are not used.
 const MOUSE_ON: &str = "\x1b[?1000h\x1b[?1006h";
 
 /// True while the app uses the terminal.
@@ -62,13 +63,13 @@ pub(crate) fn background(depth: Depth) -> Option<Base> {
     })
 }
 
-/// The terminal. It is released when this value is dropped.
+/// The terminal, which is released when this value is dropped.
 pub(crate) struct Terminal {
     inner: ratatui::Terminal<CrosstermBackend<Basic<BufWriter<Stdout>>>>,
 }
 
 impl Terminal {
-    /// Acquires a terminal that has these colours.
+    /// Acquires the terminal. `depth` describes the colours that the terminal can show.
     pub(crate) fn enter(depth: Depth) -> io::Result<Self> {
         take()?;
         let out = Basic::new(BufWriter::new(io::stdout()), depth == Depth::Sixteen);
@@ -80,7 +81,7 @@ impl Terminal {
         inner.map(|inner| Self { inner })
     }
 
-    /// Returns columns and rows.
+    /// Returns the numbers of columns and rows.
     pub(crate) fn size() -> (u16, u16) {
         size().unwrap_or((80, 24))
     }
@@ -90,12 +91,12 @@ impl Terminal {
         self.inner.draw(view).map(|_| ())
     }
 
-    /// Releases the terminal and stops the process, like Ctrl-Z in any program. Acquires it again
-    /// when the process is continued.
+    /// Releases the terminal and stops the process, like Ctrl-Z in any program. Acquires the
+    /// terminal again when the process is continued.
     ///
-    /// The whole process group is stopped, as it is when the terminal itself handles the key. A
-    /// shell gets the terminal back only when everything that it started has stopped, such as a
-    /// script that runs `loudou`.
+    /// The whole process group is stopped, just as if the terminal itself had handled the key. For
+    /// example, if a script runs `loudou`, the shell gets the terminal back only once the script
+    /// has stopped, too.
     pub(crate) fn suspend(&mut self) -> io::Result<()> {
         if getsid(None)? == getpgrp() {
             // There is no shell that could continue the process.
@@ -107,29 +108,28 @@ impl Terminal {
         self.resume()
     }
 
-    /// Requests that the terminal copies a text to the clipboard (OSC 52). Terminals without this
-    /// feature ignore it.
+    /// Asks the terminal to copy a string to the clipboard (OSC 52). Terminals without this feature
+    /// ignore the request.
     pub(crate) fn copy(&mut self, text: &str) -> io::Result<()> {
         let out = self.inner.backend_mut();
         write!(out, "{}", clipboard(text))?;
         out.flush()
     }
 
-    /// Acquires the terminal again after another program used it. The next frame is drawn
-    /// completely.
+    /// Acquires the terminal again after another program used it. The next frame is drawn in full.
     pub(crate) fn resume(&mut self) -> io::Result<()> {
-        // The remembered terminal mode may be outdated.
+        // Discards the terminal mode that crossterm has saved, because it may be outdated.
         disable_raw_mode()?;
         take()?;
-        // A resize clears and redraws. `clear` would first query the cursor position, and the
-        // answer would be read by the input thread.
+        // A resize clears and redraws the screen. `clear` would first query the cursor position,
+        // and the input thread would read the terminal's response.
         let size = self.inner.size()?;
         self.inner.resize(Rect::new(0, 0, size.width, size.height))
     }
 }
 
-/// Returns the request to copy a text to the clipboard. The text is encoded in base64, so that it
-/// contains no control characters.
+/// Returns the escape sequence that copies a string to the clipboard. The string is encoded in
+/// base64, so that the sequence contains no other control characters.
 pub(crate) fn clipboard(text: &str) -> String {
     format!("\u{1b}]52;c;{}\u{7}", BASE64_STANDARD.encode(text))
 }
@@ -155,7 +155,7 @@ fn take() -> io::Result<()> {
     taken
 }
 
-/// Restores the terminal. Does nothing if the app does not use it.
+/// Restores the terminal. Does nothing if the app has not acquired the terminal.
 pub(crate) fn restore() {
     if !TAKEN.swap(false, Ordering::SeqCst) {
         return;
@@ -173,9 +173,9 @@ pub(crate) fn restore() {
     drop((shown, cooked));
 }
 
-/// Makes panics leave a readable terminal. If the screen's thread panics, the terminal is restored
-/// before the report is printed. Reports of the app's other threads are stored until [`report`]
-/// returns them.
+/// Installs a panic hook that leaves the terminal readable. If the screen's thread panics, the
+/// terminal is restored before the report is printed. Reports of the app's other threads are stored
+/// until [`report`] returns them.
 pub(crate) fn install_panic_hook() {
     let print = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -199,10 +199,10 @@ pub(crate) fn report() -> String {
     report.unwrap_or_else(|| "a background thread panicked".to_owned())
 }
 
-/// Waits for the next event of the terminal, or `None` for an unused one.
+/// Waits for the next event of the terminal. Returns `None` for an event that the app does not use.
 pub(crate) fn read() -> io::Result<Option<Msg>> {
     Ok(match event::read()? {
-        // Some terminals also report the release of keys.
+        // Some terminals also report when a key is released. These events are not used.
         Event::Key(key) if key.kind != KeyEventKind::Release => press(key).map(Msg::Press),
         Event::Paste(text) => Some(Msg::Paste(text)),
         Event::Mouse(mouse) => self::mouse(mouse).map(Msg::Mouse),
@@ -230,7 +230,7 @@ fn press(key: KeyEvent) -> Option<Press> {
         KeyCode::PageDown => Code::PageDown,
         _ => return None,
     };
-    // A letter with Alt is not text.
+    // A letter that is pressed together with Alt does not count as text.
     if key.modifiers.contains(KeyModifiers::ALT) {
         return None;
     }
@@ -253,17 +253,18 @@ fn mouse(mouse: MouseEvent) -> Option<Mouse> {
     })
 }
 
-// Colours for terminals with 16 colours. The screen's writer encodes each colour as one of 256
-// (`38;5;9`), which such a terminal interprets as other styles, such as blinking. This module
-// writes the old form (`91`) instead.
+// Colours for terminals with 16 colours. crossterm encodes each colour as one of 256 colours
+// (`38;5;9`), which a terminal with 16 colours interprets as other styles, such as blinking. The
+// writer below uses the older form (`91`) instead.
 
 const BEGIN: &[u8] = b"\x1b[";
 
-/// A writer that rewrites colours, or passes everything on.
+/// A writer that rewrites colours to the older form if `rewrites` is true, and otherwise passes on
+/// its input unchanged.
 #[derive(Debug)]
 struct Basic<W> {
     inner: W,
-    /// Bytes since the last flush. A sequence may be split over several writes.
+    /// Bytes since the last flush. An escape sequence may be split over several writes.
     pending: Vec<u8>,
     rewrites: bool,
 }
@@ -294,7 +295,7 @@ impl<W: Write> Write for Basic<W> {
     }
 }
 
-/// Returns the output with its colours in the old form.
+/// Returns the output with its colours in the older form.
 fn rewritten(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
@@ -340,7 +341,7 @@ fn old_form(styles: &str) -> String {
             (Some("5"), Some(Ok(n @ 0..8))) => base.saturating_add(n),
             // The bright colours.
             (Some("5"), Some(Ok(n @ 8..16))) => base.saturating_add(n).saturating_add(52),
-            // The themes for 16 colours use no others.
+            // The themes for 16 colours use no other colours.
             _ => base.saturating_add(9),
         };
         out.push(color.to_string());

@@ -1,5 +1,5 @@
-//! A request that the user types to have it explained. It can be converted to the admin API's
-//! format, and to the equivalent command line.
+//! A request that the user describes to have it explained. The request can be converted to the
+//! admin API's format, and to the equivalent command line.
 
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use loudou_client::command_line::CommandLine;
 use loudou_words::num::typed;
 
-/// The request. For an absent part, the admin API's default applies.
+/// The request. If a part is absent, the default of the admin API applies.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TypedRequest {
     /// The method [default: GET]
@@ -123,7 +123,7 @@ impl TypedRequest {
         Value::Object(sample)
     }
 
-    /// Returns method and path: `POST /reply`.
+    /// Returns the method and the path: `POST /reply`.
     pub(crate) fn title(&self) -> String {
         let method = self.method.as_deref().unwrap_or("GET");
         format!("{method} {}", self.path.as_deref().unwrap_or("/"))

@@ -60,8 +60,8 @@ pub(crate) fn view(state: &State, theme: &Theme, frame: &mut Frame<'_>, spots: &
         ..area
     };
     let covered = overlay(&mut pen.part(over), state);
-    // Messages must not cover a question, because the user would answer without reading it, nor the
-    // commands of the palette.
+    // Messages must not cover the commands of the palette, or a question, which the user would then
+    // answer without reading it.
     let top = covered.map_or(body.y, |place| place.bottom().clamp(body.y, body.bottom()));
     let left = Rect {
         y: top,
@@ -77,19 +77,19 @@ fn draw_body(pen: &mut Pen<'_>, state: &State) {
     }
     screens::shown(state).draw(pen, state);
     if state.is_stale() {
-        // The shown data are outdated.
+        // The data on screen is outdated.
         pen.style(pen.area, pen.theme.stale);
     }
 }
 
-/// Draws the dialog over the screen, if one is open. If messages must not cover the dialog, returns
-/// its area.
+/// Draws the dialog over the screen, if one is open. Returns the area of the dialog if messages
+/// must not cover it.
 fn overlay(pen: &mut Pen<'_>, state: &State) -> Option<Rect> {
     if let Some(sheet) = asking::sheet(state) {
         return Some(question::draw(pen, &sheet));
     }
     match &state.mode {
-        // Questions were drawn above.
+        // Questions have been drawn above.
         Mode::Browse | Mode::Filter(..) | Mode::Confirm(_) => {}
         Mode::Sort(at) => menus::sort(pen, state, *at),
         Mode::Help(top) => menus::help(pen, state, *top),
@@ -102,7 +102,7 @@ fn overlay(pen: &mut Pen<'_>, state: &State) -> Option<Rect> {
     None
 }
 
-/// Draws the messages at the bottom right of the body, with the newest at the bottom. They
+/// Draws the messages at the bottom right of the body, with the newest at the bottom. The messages
 /// disappear after a few seconds.
 fn draw_toasts(pen: &mut Pen<'_>, state: &State) {
     /// Maximum number of lines of a message.

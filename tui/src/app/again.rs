@@ -1,5 +1,6 @@
-//! Finds the changes that an Envoy lacks: changes that it lost in a restart, and changes that are
-//! in effect at other watched Envoys. The key `a` offers to apply them.
+//! Finds the changes that are missing at an Envoy: changes that it lost in a restart, and changes
+//! that are in effect only at other watched Envoys. The key `a` offers to apply the missing
+//! changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +15,7 @@ use loudou_client::live::{Clocks, Id, Item, TimeLeft, counts};
 use loudou_words::num::{count, whole_seconds};
 use loudou_words::text::{counted, date, humanise};
 
-/// Maximum number of changes listed in the question.
+/// Maximum number of changes that the confirmation question lists.
 const NAMED: usize = 8;
 
 /// Records a poll's live changes in the ledger, even while the screen is frozen.
@@ -36,7 +37,8 @@ pub(crate) fn note(state: &mut State, snapshot: &Snapshot) {
     if !restarted {
         return;
     }
-    // After a restart, counters begin at 0 and the changes made before cannot be undone.
+    // After a restart, Envoy's counters start at 0, and changes made before the restart can no
+    // longer be undone.
     state.history.restart();
     state.undos.clear();
     state.unasked = None;
@@ -49,11 +51,11 @@ pub(crate) fn note(state: &mut State, snapshot: &Snapshot) {
     }
 }
 
-/// Time for which the message about a restart stays if no change was lost.
+/// How long the restart banner stays visible if no change was lost.
 const SHOWN: Nanos = Nanos::from_secs(60);
 
-/// Returns the banner shown after a restart. It lists the lost changes until the user applies or
-/// dismisses them. It is short, because its end must fit on the screen too.
+/// Returns the banner shown after a restart. The banner lists the lost changes until the user
+/// applies or dismisses them. Its text is short, so that the offer at its end fits on the screen.
 pub(crate) fn banner(state: &State) -> Option<String> {
     let restarted_at = state.restarted_at?;
     let lost = state.ledger.lost()?;
@@ -76,8 +78,8 @@ pub(crate) fn banner(state: &State) -> Option<String> {
         .then(|| format!("RESTARTED at {at}, gone: {counts}{offer}"))
 }
 
-/// Returns the changes that are still missing for `rule`, or for all rules, if Envoy restarted
-/// after `since`: `2 bans, 1 edit`.
+/// If Envoy restarted at or after `since`, summarizes the lost changes that are still missing for
+/// `rule`, or for all rules: `2 bans, 1 edit`.
 pub(crate) fn gone_since(state: &State, since: Nanos, rule: Option<&str>) -> Option<String> {
     let lost = state.ledger.lost()?;
     let restarted = state.restarted_at.is_some_and(|at| at >= since);
@@ -89,9 +91,10 @@ pub(crate) fn gone_since(state: &State, since: Nanos, rule: Option<&str>) -> Opt
 pub(crate) const NOTHING: &str =
     "no changes were lost, and none from other Envoys are missing here";
 
-/// Returns the changes that this Envoy lost in a restart and the changes that are in effect at
-/// `others`, for rules that this Envoy has. If this Envoy already has a change for a rule and key,
-/// that change is kept. If a lost change is also in effect elsewhere, the more recent version wins.
+/// Returns the changes that are missing at this Envoy: changes that it lost in a restart, and
+/// changes that are in effect at `others`, for rules that this Envoy has. A change at `others` is
+/// skipped if this Envoy already has a change of that kind for the same rule and key. If a missing
+/// change has several versions, the most recent one is returned.
 pub(crate) fn lacking<'a>(state: &State, others: impl Iterator<Item = &'a State>) -> Vec<Item> {
     let lost = state.ledger.lost();
     let lost = lost.into_iter().flat_map(Lost::items);
@@ -111,7 +114,7 @@ pub(crate) fn lacking<'a>(state: &State, others: impl Iterator<Item = &'a State>
     lacking.into_values().collect()
 }
 
-/// Asks whether to apply these changes.
+/// Opens a question that asks whether to apply these changes.
 pub(crate) fn ask(state: &mut State, items: Vec<Item>) {
     let lost = state.ledger.lost();
     let lost = lost.filter(|lost| lost.items().len() == items.len());
@@ -120,7 +123,7 @@ pub(crate) fn ask(state: &mut State, items: Vec<Item>) {
         None => format!("Missing at this Envoy: {}. Apply?", counts(items.iter())),
     };
     let unix_ms = state.unix_ms();
-    // The key `a` may have switched to another Envoy, so the question names it.
+    // The key `a` may have switched the screen to another Envoy, so the question names the Envoy.
     let place = format!("At {}:", state.settings.url);
     let mut detail: Vec<String> = Some(place)
         .filter(|_| state.targets.len() > 1)
@@ -140,7 +143,7 @@ pub(crate) fn ask(state: &mut State, items: Vec<Item>) {
     }));
 }
 
-/// Describes a change in short: `per-user: ban of mallory, 9m left`.
+/// Describes a change briefly: `per-user: ban of mallory, 9m left`.
 fn in_short(item: &Item, unix_ms: u64) -> String {
     let left = match item.left(unix_ms) {
         TimeLeft::Endless => String::new(),
@@ -150,10 +153,10 @@ fn in_short(item: &Item, unix_ms: u64) -> String {
     format!("{}: {}{left}", item.rule, item.words())
 }
 
-/// Handles the result of applying changes again.
+/// Handles the result of applying missing changes.
 pub(crate) fn answered(state: &mut State, result: Result<Vec<(Item, Done)>, Failure>) {
     state.link.hurry(state.now);
-    // The bans may have created buckets, so the searches start again.
+    // The applied bans may have created buckets, so the bucket searches restart.
     state.searches_anew = true;
     let results = match result {
         Ok(results) => results,

@@ -1,4 +1,5 @@
-//! Answers to changes: accepted, conflicting, refused, or in doubt.
+//! Handles Envoy's answers to changes. A change is accepted, conflicts with another change, is
+//! refused, or is in doubt because no answer arrived.
 
 use loudou_api::RuleView;
 use loudou_limiter::Nanos;
@@ -20,7 +21,8 @@ use loudou_words::text::escape;
 /// Time for which the rows of a changed rule stay highlighted.
 const STANDS_OUT: Nanos = Nanos::from_secs(5);
 
-/// Handles a rule that was read again. An open form continues with the new values.
+/// Handles a rule that the app has read again. An open edit form for the rule adopts the new
+/// values, except in fields that the user has changed.
 pub(crate) fn rule_read(state: &mut State, rule: &str, result: Result<Box<RuleView>, Failure>) {
     match result {
         Ok(view) => {
@@ -101,8 +103,8 @@ fn accepted(state: &mut State, sending: &Sending, answer: Answer) {
     }
 }
 
-/// Closes the form of a change that is not sent to the Envoy on the screen, or that is still
-/// queued. No answer would close it.
+/// Closes the edit form of a broadcast that was not sent to the Envoy on the screen. No answer will
+/// arrive to close the form.
 pub(crate) fn not_sent_here(state: &mut State, sending: &Sending, outcome: &str) {
     let rule = sending.change.verb().rule();
     if form_of(state, rule).is_some_and(|form| form.stage == Stage::Sending) {
@@ -114,8 +116,8 @@ pub(crate) fn not_sent_here(state: &mut State, sending: &Sending, outcome: &str)
 }
 
 /// Removes an undone change, or the part of it that was undone, from the list of undoable changes.
-/// Its position may have changed since the question was asked. The previous change for the same
-/// key, if any, is in effect again.
+/// The position of the change in the list may have moved since the user was asked to confirm the
+/// undo. Also records that the previous ban of the same key, if any, is in effect again.
 fn forget(state: &mut State, change: &Change, answer: &Answer) {
     let is_it = |made: &Undoable| made.undo().is_some_and(|undo| undo.sends(change));
     if let Some(at) = state.undos.iter().rposition(is_it) {
@@ -137,7 +139,8 @@ fn forget(state: &mut State, change: &Change, answer: &Answer) {
     put_back(undos, change, answer);
 }
 
-/// Handles a conflict. The rule changed after it was read, so the user decides again.
+/// Handles a conflict: the rule has changed since the app read it, so the user must confirm the
+/// change again.
 fn conflicted(state: &mut State, sending: Sending, current: RuleView, failure: &Failure) {
     replace_rule(state, current.clone());
     let Sending {
@@ -190,9 +193,9 @@ fn conflicted(state: &mut State, sending: Sending, current: RuleView, failure: &
     }
 }
 
-/// Asks whether to undo anyway. While something else is open, or another Envoy is shown, the
-/// question waits until the user presses the undo key, so that it does not open while the user is
-/// typing.
+/// Asks whether to undo despite the conflict. If a dialog is open or another Envoy is shown, the
+/// question is deferred until the user presses the undo key, so that it does not pop up while the
+/// user is typing.
 fn ask_again(
     state: &mut State,
     why: &str,
@@ -223,7 +226,8 @@ fn refused(state: &mut State, change: &Change, is_undo: bool, failure: &Failure)
             form.place(&problem.path, problem.message.clone());
         }
     }
-    // For a change of a key, the message names the key. The form already names the rule.
+    // If the change affects a single key, the message names the key. The message about an edit does
+    // not name the rule, because the edit form names it.
     let (name, colon) = match verb.key() {
         Some(key) => (key, ":"),
         None if is_undo => ("undo", ""),

@@ -1,5 +1,5 @@
-//! The question on the screen: its text, the effect of the change, its command line, and the
-//! possible answers.
+//! Builds the question that the user confirms: its text, the effect of the change, the equivalent
+//! command line, and the possible answers.
 
 use std::collections::BTreeSet;
 
@@ -35,7 +35,7 @@ pub(crate) const fn is_open(mode: &Mode) -> bool {
     }
 }
 
-/// Returns the question, laid out for the terminal, or `None` if no question is open.
+/// Returns the open question, laid out for the terminal, or `None` if no question is open.
 pub(crate) fn sheet(state: &State) -> Option<Sheet> {
     let content = match &state.mode {
         Mode::Confirm(pending) => of_pending(state, pending),
@@ -118,7 +118,7 @@ fn of_form(state: &State, form: &Form) -> Content {
     parts.extend(form.fields.iter().filter_map(|field| {
         let value = field.value();
         let text = match field.kind {
-            // A trial begins with new buckets.
+            // A new trial starts with new buckets, so there are no levels to carry over.
             Kind::Carry if begins && form.running.is_none() => return None,
             Kind::Carry => match form.carry() {
                 Carry::Keep => "buckets keep the units that are used",
@@ -158,7 +158,8 @@ fn of_form(state: &State, form: &Form) -> Content {
     }
 }
 
-/// Lists the values of both sides of a conflict in four columns.
+/// Lays out a conflict in four columns: the field, its original value, the other user's value, and
+/// this user's value.
 fn of_conflict(form: &Form, theirs: &RuleView) -> Content {
     let change = match &theirs.edit {
         None => "No edit is in effect".to_owned(),
@@ -190,8 +191,8 @@ fn answers(yes: &str, all: Option<String>, no: &str) -> Vec<Answer> {
     [Some(yes), all, Some(no)].into_iter().flatten().collect()
 }
 
-/// Returns the answer for the Envoy on the screen. It names the Envoy if several are watched and
-/// there is room: `yes, at 10.0.0.1:9911`.
+/// Returns the label of the answer that confirms the change for the Envoy on the screen. The label
+/// names the Envoy if several are watched and the terminal is wide enough: `yes, at 10.0.0.1:9911`.
 fn at_shown(state: &State, word: &str) -> String {
     if state.targets.len() < 2 || state.size.0 < NAMED {
         return word.to_owned();
@@ -210,16 +211,16 @@ fn at_shown(state: &State, word: &str) -> String {
     format!("{word}, at {name}")
 }
 
-/// Returns a line with the Envoy's address, unless the answer names it.
+/// Returns a line with the Envoy's address, unless the answer's label already names the Envoy.
 fn place(state: &State) -> Option<Part> {
     let is_named = state.targets.len() > 1 && state.size.0 >= NAMED;
     let at = format!("at {}", state.settings.url);
     (!is_named).then(|| Part::text(Tone::Plain, at))
 }
 
-/// Returns the answer that sends a change to all watched Envoys or, if some are marked, to the
-/// marked ones: `yes, at all 2`. The Envoy on the screen may be unmarked. `None` if only one Envoy
-/// is watched.
+/// Returns the label of the answer that sends a change to all watched Envoys or, if some are
+/// marked, to the marked ones: `yes, at all 2`. If some Envoys are marked, but not the one on the
+/// screen, the label ends in `(not here)`. `None` if only one Envoy is watched.
 fn to_all(state: &State) -> Option<String> {
     let all = state.targets.len();
     let marked = state.targets.iter().filter(|target| target.is_marked);
@@ -234,7 +235,7 @@ fn to_all(state: &State) -> Option<String> {
     })
 }
 
-/// Returns a line explaining that the fleet forwards the change to its other Envoys, if it does.
+/// If the fleet forwards the change to its other Envoys, returns a line that says so.
 fn one_is_enough(state: &State, change: &Change) -> Option<Part> {
     let fleet = state.data.as_ref()?.status.fleet.as_ref()?;
     let is_shared = !matches!(change, Change::Reset(_));
@@ -245,7 +246,7 @@ fn one_is_enough(state: &State, change: &Change) -> Option<Part> {
     })
 }
 
-/// Returns a gap and the command line below it, or nothing if there is no command line.
+/// Returns a gap followed by the command line, or nothing if `command` is `None`.
 fn command_line(command: Option<&str>) -> impl Iterator<Item = Part> {
     let line = command.map(|command| [Part::Gap, Part::text(Tone::Dim, command)]);
     line.into_iter().flatten()

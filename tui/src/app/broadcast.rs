@@ -1,8 +1,8 @@
-//! A change for all watched Envoys. It is sent once to each connected Envoy, and each has its own
-//! result.
+//! Sends a change to all watched Envoys. Each connected Envoy receives the change once, and the
+//! result is tracked for each Envoy.
 //!
-//! Where it fails, the user repeats the change, or presses `a`, which offers the changes that an
-//! Envoy lacks and that are in effect at the others.
+//! If the change fails at an Envoy, the user can repeat it, or press `a`, which offers to apply
+//! changes that are in effect at other Envoys but missing at this one.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ const RESTARTED: &str = "Envoy restarted since, so it is not known what to undo"
 /// A change that is being sent to all watched Envoys.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Broadcast {
-    /// Identifies this broadcast. Each of its parts has this number.
+    /// Number of this broadcast, which is also stored in the change sent to each Envoy.
     number: u64,
     sending: Sending,
     /// One-line description of the change.
@@ -38,25 +38,25 @@ pub(crate) struct Broadcast {
     results: Vec<Delivery>,
     /// Envoys at which the change may have been made although no answer confirms it.
     in_doubt: BTreeSet<usize>,
-    /// Envoys at which the undone change is in doubt, if this change is an undo. `since` is the
+    /// If this change is an undo: the Envoys at which the undone change is in doubt. `since` is the
     /// time at which the undone change was confirmed.
     doubtful: BTreeSet<usize>,
     since: Nanos,
-    /// True once the results of all Envoys were reported.
+    /// True once the results of all Envoys have been reported to the user.
     is_reported: bool,
 }
 
 impl Broadcast {
-    /// Returns a change for the `marked` Envoys, or for all `envoys` if none is marked. `undone` is
-    /// the change that it undoes, if that change is still known.
+    /// Creates a broadcast to the `marked` Envoys, or to all `envoys` if none is marked. `undone`
+    /// is the broadcast that the new one undoes, if that broadcast is still known.
     pub(crate) fn new(
         number: u64,
         (mut sending, undone): (Sending, Option<&Self>),
         (envoys, marked): (usize, &BTreeSet<usize>),
         now: Nanos,
     ) -> Self {
-        // The title is the command line, which names the rule, the key and the values, and which
-        // the user can run again.
+        // The title is the equivalent command line, because it names the rule, the key and the
+        // values, and the user can run it again.
         let verb = sending.change.verb();
         let title = verb.command(None).unwrap_or_else(|| verb.question().title);
         sending.broadcast = Some(number);
@@ -81,8 +81,9 @@ impl Broadcast {
         }
     }
 
-    /// Starts sending. Returns the change for each Envoy that gets it now. The Envoy `at`, at which
-    /// the user confirmed the change, gets it even if it is not connected.
+    /// Starts sending. Returns the changes to send now, each with the number of its Envoy. The
+    /// change is sent to the Envoy `at`, where the user confirmed it, even if that Envoy is not
+    /// connected.
     pub(crate) fn begin(
         &mut self,
         at: usize,
@@ -106,7 +107,7 @@ impl Broadcast {
         sent
     }
 
-    /// Returns the reason why the change is not sent to an Envoy, or was not made there.
+    /// Returns the reason why the change was not sent to an Envoy, or why it failed there.
     pub(crate) fn failure(&self, number: usize) -> Option<&str> {
         match self.results.get(number)? {
             Delivery::Failed(why) => Some(why),
@@ -130,9 +131,9 @@ impl Broadcast {
         self.results.get(number) == Some(&Delivery::Sending)
     }
 
-    /// Returns true if `later` cannot be sent to an Envoy before this change is answered there. An
-    /// edit builds on the earlier edits and overrides of its rule, and an override builds on the
-    /// earlier edits.
+    /// Returns true if `later` must not be sent to an Envoy until that Envoy has answered this
+    /// change. An edit builds on the earlier edits and overrides of its rule, and an override
+    /// builds on the earlier edits.
     fn precedes(&self, later: &Self, number: usize) -> bool {
         let (own, theirs) = (&self.sending.change, &later.sending.change);
         let on_top = matches!(
@@ -149,14 +150,14 @@ impl Broadcast {
         }
     }
 
-    /// Returns true if this undoes a change that had no effect at an Envoy. The part for this Envoy
-    /// is then complete.
+    /// Returns true if this change is an undo and there is nothing to undo at an Envoy. If so,
+    /// records this as the result at that Envoy.
     fn has_nothing_to_undo(&mut self, number: usize, state: &State) -> bool {
         let Some(undoes) = self.sending.undoes else {
             return false;
         };
-        // Changes lost in a restart may have been applied again, and a change in doubt belonged to
-        // the process before the restart.
+        // After a restart, it is unknown what to undo: lost changes may have been applied again,
+        // and a change in doubt was sent to the previous process.
         let restarted = state.restarted_at.is_some_and(|at| at >= self.since);
         let is_doubtful = self.doubtful.contains(&number) && !restarted;
         let has_nothing = !is_doubtful && of_broadcast(state, undoes).is_none();
@@ -176,8 +177,8 @@ impl Broadcast {
         self.in_doubt.iter().copied().chain(sending).collect()
     }
 
-    /// Returns the change for one Envoy, based on the rule as that Envoy has it. An undo reverts
-    /// the change that was made at that Envoy.
+    /// Returns the change to send to one Envoy, based on that Envoy's version of the rule. An undo
+    /// reverts the change that was made at that Envoy.
     fn send(&mut self, number: usize, state: &State) -> Option<(usize, Sending)> {
         if self.has_nothing_to_undo(number, state) {
             return None;
@@ -207,7 +208,8 @@ impl Broadcast {
         self.number == number
     }
 
-    /// Handles a part that was not sent to an Envoy because its request queue was full.
+    /// Records that the change was not sent to an Envoy because the request queue for that Envoy
+    /// was full.
     pub(crate) fn has_no_room(&mut self, number: usize, sending: &Sending) {
         let failure = Failure {
             text: "earlier requests are still in progress".to_owned(),
@@ -216,7 +218,7 @@ impl Broadcast {
         self.answered(number, sending, &Err(failure));
     }
 
-    /// Handles an Envoy's answer.
+    /// Records an Envoy's answer.
     pub(crate) fn answered(
         &mut self,
         number: usize,
@@ -258,25 +260,26 @@ impl Broadcast {
     }
 }
 
-// Display of a change for all Envoys: the result at each Envoy, and one message at the end.
+// Display of a broadcast: the result at each Envoy, and a summary at the end.
 
 /// Maximum number of Envoys that a message names.
 const NAMED: usize = 2;
 
 impl Broadcast {
-    /// Returns the change and the result at each Envoy.
+    /// Returns the title of the change and the result at each Envoy.
     pub(crate) fn lines(&self) -> (String, Vec<Delivery>) {
         (self.title.clone(), self.results.clone())
     }
 
-    /// Describes the Envoys at which the change is not known to be in effect, for the message
-    /// printed when the app exits.
+    /// Lists the Envoys at which the change may not be in effect, for the message that is printed
+    /// when the app exits.
     pub(crate) fn unfinished(&self, states: &[State]) -> Vec<String> {
         let results = self.results.iter().zip(states);
         let open = results.filter_map(|(result, state)| {
             let outcome = match result {
                 Delivery::Sending => "was sent, but not answered".to_owned(),
-                // While results are missing, no message on the screen has reported this failure.
+                // The screen reports failures only when all results have arrived, so the user has
+                // not seen this failure yet.
                 Delivery::Failed(why) if !self.is_over() => format!("failed: {why}"),
                 Delivery::NotAsked | Delivery::Done(_) | Delivery::Failed(_) => return None,
             };
@@ -286,8 +289,8 @@ impl Broadcast {
         open.collect()
     }
 
-    /// Returns a one-line summary once all Envoys have answered, and true if the change failed at
-    /// any of them. Later calls return `None`.
+    /// Once all Envoys have answered, returns a one-line summary, and true if the change failed or
+    /// was lost at any of them. Later calls return `None`.
     pub(crate) fn news(&mut self, states: &[State]) -> Option<(String, bool)> {
         if self.is_reported || !self.is_over() {
             return None;
@@ -330,7 +333,7 @@ impl Broadcast {
         (text, is_bad)
     }
 
-    /// Returns the Envoys whose result passes the test.
+    /// Returns the Envoys whose result satisfies the predicate `is`.
     fn at<'a>(&self, states: &'a [State], is: fn(&Delivery) -> bool) -> Vec<&'a State> {
         let results = self.results.iter().zip(states);
         let found = results.filter(|(result, _)| is(result));
@@ -338,7 +341,8 @@ impl Broadcast {
     }
 }
 
-/// Names the first Envoys: `http://10.0.0.7:9911, http://10.0.0.8:9911 and 3 more`.
+/// Lists the first Envoys, and the number of further ones: `http://10.0.0.7:9911,
+/// http://10.0.0.8:9911 and 3 more`.
 fn names(states: &[&State]) -> String {
     let urls = states.iter().map(|state| state.settings.url.as_str());
     let urls: Vec<&str> = urls.take(NAMED).collect();
@@ -354,7 +358,7 @@ fn names(states: &[&State]) -> String {
 /// Result of a broadcast at one Envoy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
-    /// The change is not meant for this Envoy.
+    /// The change is not sent to this Envoy because the user has not marked it.
     NotAsked,
     Sending,
     Done(String),

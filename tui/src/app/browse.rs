@@ -1,4 +1,5 @@
-//! Commands that all screens share: moving, changing the screen, and opening dialogs.
+//! Commands that all screens share, such as moving the selection, switching to another screen, and
+//! opening dialogs.
 
 use loudou_api::{EditView, RuleView};
 
@@ -40,7 +41,7 @@ pub(crate) fn run(state: &mut State, command: Command, effects: &mut Vec<Effect>
     }
 }
 
-/// Runs a command that can run now.
+/// Runs a command, without checking if it can run now.
 fn apply(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
     match command {
         Command::Quit => state.exit = Some(Exit::Quit),
@@ -97,7 +98,7 @@ fn apply(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
     }
 }
 
-/// Copies a text to the clipboard, if there is one.
+/// Copies `text` to the clipboard, or reports that there is nothing to copy.
 pub(crate) fn copy(state: &mut State, text: Option<String>, effects: &mut Vec<Effect>) {
     match text {
         None => state.toast(true, "nothing to copy"),
@@ -121,8 +122,8 @@ fn rescale(state: &mut State, scale: Option<Scale>, end: &str) {
 fn freeze(state: &mut State) {
     if state.frozen.is_some() {
         ingest::thaw(state);
-        // The waiting snapshot can be as old as the poll interval of a frozen screen, so a new poll
-        // starts soon.
+        // Polls are less frequent while the screen is frozen, so the kept snapshot may be outdated,
+        // and the next poll starts at once.
         state.link.hurry(state.now);
     } else {
         state.frozen = Some(Frozen {
@@ -132,7 +133,7 @@ fn freeze(state: &mut State) {
     }
 }
 
-/// Opens the Rules screen if no rule is selected.
+/// Opens the Rules screen so that the user can select a rule.
 fn choose_rule(state: &mut State, key: &str) {
     screens::view(Screen::Rules).enter(state);
     state.hint(format!("select a rule, then press {key}"));
@@ -145,7 +146,7 @@ fn edit(state: &mut State, effects: &mut Vec<Effect>) {
     let Some(view) = state.rule_named(&rule).cloned() else {
         return;
     };
-    // The selection stays on this bucket while the form is open.
+    // Keeps the selection on this bucket while the form is open.
     if let Some(row) = state.selected_row() {
         let id = row.id.clone();
         state.table.pinned.get_or_insert(id);
@@ -163,8 +164,8 @@ fn edit(state: &mut State, effects: &mut Vec<Effect>) {
     effects.push(Effect::ReadRule(rule));
 }
 
-/// Asks whether to switch the current rule from shadow mode to enforcing, or from enforcing to
-/// shadow mode. Esc opens the form, which also offers the mode `off`.
+/// Asks whether to switch the current rule to the mode `enforce` or, if the rule is already
+/// enforced, to `shadow`. Esc returns to the edit form, which also offers the mode `off`.
 fn change_mode(state: &mut State, effects: &mut Vec<Effect>) {
     if screens::target_rule(state).is_none() {
         return choose_rule(state, "M");
@@ -202,7 +203,7 @@ fn drop_edit(state: &mut State) {
     state.mode = Mode::Confirm(Box::new(pending));
 }
 
-/// Describes the author and the reason of an edit.
+/// Describes who made an edit, and why.
 fn edited_by(edit: &EditView) -> String {
     match edit.reason.as_str() {
         "" => format!("edited by {}", edit.by),
@@ -210,7 +211,7 @@ fn edited_by(edit: &EditView) -> String {
     }
 }
 
-/// Begins a change for the current rate-limit key by opening its form or its question.
+/// Starts a change of the current rate-limit key by opening a form or a confirmation question.
 fn start(state: &mut State, start: Start) {
     let Some(BucketName { rule, key }) = screens::target(state) else {
         return;
@@ -267,7 +268,7 @@ fn ban_all(state: &mut State) {
     }
 }
 
-/// Moves the selection in the screen's list.
+/// Moves the selection in the list of the current screen.
 pub(crate) fn go(state: &mut State, command: Command) {
     let page = table_height(state.size).max(1);
     let view = screens::shown(state);

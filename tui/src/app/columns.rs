@@ -8,13 +8,13 @@ use loudou_words::num::whole;
 use super::rows::Row;
 use crate::draw::widgets::{ColumnWidth, fit};
 
-/// A column. The variants are in table order.
+/// A column of the table. The variants are listed in the order of the table's columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Column {
     State,
     Rule,
     Key,
-    /// Name of the limit that the numbers belong to. Shown only if some bucket has several limits.
+    /// Name of the limit whose numbers the row shows. Shown only if some bucket has several limits.
     Limit,
     Level,
     Left,
@@ -22,12 +22,13 @@ pub(crate) enum Column {
     Leased,
     Admitted,
     Refused,
-    /// Highest rate of the last minute.
+    /// Highest request rate in the last minute.
     Peak,
     History,
     /// Time since the current run of refusals began.
     Since,
-    /// Remaining time of a ban or an override. Shown only if there is one.
+    /// Remaining time of a ban or an override. Shown only if some key has an enforced ban or an
+    /// edited override.
     Ends,
     /// A refused key's demand as a multiple of its limit.
     Asks,
@@ -96,7 +97,8 @@ impl Column {
         }
     }
 
-    /// Returns true if the first sort by this column puts the largest value on top.
+    /// Returns true if the table is first sorted in descending order when the user sorts by this
+    /// column.
     pub(crate) const fn is_descending_first(self) -> bool {
         !matches!(self, Self::Rule | Self::Key | Self::Left | Self::Seen)
     }
@@ -142,17 +144,18 @@ impl Column {
                 wait(a).cmp(&wait(b))
             }
             Self::Since => since(a).cmp(&since(b)),
-            // Peaks and ends are not part of a row.
+            // The table cannot be sorted by these columns.
             Self::Peak | Self::Ends => Ordering::Equal,
             Self::Seen => a.idle_ns(Nanos::ZERO).cmp(&b.idle_ns(Nanos::ZERO)),
         }
     }
 }
 
-/// Returns the request rate as a power of four, which changes rarely.
+/// Returns the order of magnitude of the request rate, as a power of four, which rarely changes
+/// between polls.
 fn magnitude(row: &Row) -> u32 {
     let all = row.admitted() + row.refused() + row.would_refuse();
-    // Rates are compared in steps of 0.1 per second.
+    // The rate is measured in tenths of a request per second.
     let tenths = whole(all * 10.0);
     tenths
         .checked_ilog(4)
@@ -190,7 +193,7 @@ impl Default for Sort {
 }
 
 impl Sort {
-    /// Returns a sort by `column` that puts the interesting end on top.
+    /// Returns a sort by `column` in the column's default direction.
     pub(crate) const fn by(column: Column) -> Self {
         Self {
             column,
@@ -208,8 +211,8 @@ impl Sort {
 
     /// Compares two rows. Among ties, buckets with a single request come last, so that keys that a
     /// client invents do not push other keys out of view. Other ties are decided by a much higher
-    /// request rate, then by name. Levels change with each poll, so rows would jump if levels
-    /// decided ties.
+    /// request rate, then by name. Levels do not break ties: they change with each poll, so rows
+    /// would jump.
     pub(crate) fn compare(self, a: &Row, b: &Row) -> Ordering {
         let order = self.column.compare(a, b);
         let order = if self.descending {
@@ -226,12 +229,12 @@ impl Sort {
 
 // Selection of the columns that fit. Wide screens show more columns.
 
-/// Widths of the longest texts in columns, in cells.
+/// Widths of the longest rule name, key and capacity, in cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Longest {
     pub(crate) rule: u16,
     pub(crate) key: u16,
-    /// Width of the largest capacity.
+    /// Width of the widest capacity.
     pub(crate) capacity: u16,
 }
 
@@ -251,7 +254,8 @@ pub(crate) fn fitting(
         capacity,
     } = longest;
     let left = capacity.saturating_mul(2).saturating_add(1).clamp(6, 15);
-    // A state is shown as a glyph only, or with words: `◐ busy`, `✗ refused 45s ago`.
+    // The column shows a state as a glyph, followed by words if there is room: `◐ busy`, `✗ refused
+    // 45s ago`.
     let state = ColumnWidth {
         in_steps: true,
         ..ColumnWidth::growing(0, if width < 100 { 1 } else { 10 }, 10, 17)
@@ -267,8 +271,8 @@ pub(crate) fn fitting(
         let most = most.min(longest).max(least);
         ColumnWidth::growing(rank, least, good.min(most), most)
     };
-    // Narrow screens omit the sparkline, the wait and the time of the last request. The end of a ban has
-    // priority over rates, because it appears only if there is a ban or an override.
+    // Narrow screens omit the sparkline, the retry time and the time of the last request. The `Ends` column takes
+    // precedence over the rates, because it is only present if there is a ban or an override.
     let has = |column| match column {
         Column::Leased | Column::Ends => is_used(column),
         Column::Limit => width >= 130 && is_used(column),

@@ -4,7 +4,7 @@ use super::press::{Code, Press};
 use super::screen::{BROWSE, Places, Screen};
 use loudou_client::change::Start;
 
-/// A command that a key can start.
+/// A command that can be bound to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     Quit,
@@ -48,15 +48,15 @@ pub(crate) enum Command {
     Drill,
     /// Copy the selected name, or the command line of a question, to the clipboard.
     Copy,
-    /// Copy the selected row as a line of text.
+    /// Copy the selected row to the clipboard, as a line of text.
     CopyRow,
     Edit,
     /// Drop the edit of the rule.
     Drop,
     Undo,
-    /// Ask how a request would be decided.
+    /// Open the Explain overlay, which shows how Envoy would decide on a request.
     Explain,
-    /// Begin a change for a key.
+    /// Start a change of a rate-limit key.
     Start(Start),
     /// Ask whether to ban a key in all rules.
     BanAll,
@@ -68,30 +68,30 @@ pub(crate) enum Command {
     Complete,
     Send,
     Yes,
-    /// Yes, at all watched Envoys.
+    /// Confirm the question for all watched Envoys.
     YesAll,
     No,
 }
 
-/// Rank of keys that the footer always shows, at its end.
+/// Rank of bindings that the footer always shows, at its end.
 pub(crate) const ALWAYS: u8 = u8::MAX;
 
-/// A line of the key table.
+/// An entry of the key table.
 #[derive(Debug)]
 pub(crate) struct Binding {
     pub(crate) command: Command,
     pub(crate) keys: &'static [Press],
     pub(crate) places: Places,
-    /// Word in the footer.
+    /// Label in the footer.
     pub(crate) short: &'static str,
     /// Description in the help and the palette.
     pub(crate) help: &'static str,
-    /// Rank in the footer, lowest first. Bindings with rank 0 are not shown there.
+    /// Rank in the footer, lowest first. The footer does not show bindings with rank 0.
     pub(crate) rank: u8,
 }
 
 impl Binding {
-    /// Returns the first key as the screen shows it. Empty if the command has no key.
+    /// Returns the display name of the first key. Empty if the command has no key.
     pub(crate) fn shown(&self) -> String {
         self.keys
             .first()
@@ -100,7 +100,7 @@ impl Binding {
     }
 }
 
-/// Command, keys, places, rank, footer word and help text.
+/// Command, keys, places, rank, footer label and help text.
 pub(crate) type Spec = (
     Command,
     &'static [Press],
@@ -110,7 +110,7 @@ pub(crate) type Spec = (
     &'static str,
 );
 
-/// Returns a line of the key table.
+/// Creates an entry of the key table.
 pub(crate) const fn bind(spec: Spec) -> Binding {
     let (command, keys, places, rank, short, help) = spec;
     Binding {
@@ -123,7 +123,7 @@ pub(crate) const fn bind(spec: Spec) -> Binding {
     }
 }
 
-/// Returns the line of the key that opens a screen.
+/// Creates the entry for the key that opens a screen.
 pub(crate) const fn tab(
     screen: Screen,
     keys: &'static [Press],
@@ -134,17 +134,17 @@ pub(crate) const fn tab(
     bind((Command::Show(screen), keys, BROWSE, rank, short, help))
 }
 
-/// Returns a key that is not a character.
+/// Returns the press of a key that is not a character, such as Enter.
 pub(crate) const fn k(code: Code) -> Press {
     Press::plain(code)
 }
 
-/// Returns a character key.
+/// Returns the press of a character key.
 pub(crate) const fn c(c: char) -> Press {
     Press::char(c)
 }
 
-/// Returns a character key pressed with Control.
+/// Returns the press of a character key with Control held.
 pub(crate) const fn ctrl(c: char) -> Press {
     Press::ctrl(c)
 }

@@ -1,4 +1,4 @@
-//! Compares a key's demand with its limit, and computes how much the key would need.
+//! Compares a key's demand with its limit, and computes a rate that would suffice for the key.
 
 use loudou_limiter::Rate;
 use loudou_words::num::{float, whole};
@@ -12,19 +12,19 @@ use crate::draw::words::rate;
 /// Demand of a key that exceeds its limit.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Demand {
-    /// Requested cost units per second. `allowed` is what the limit allows in the long run.
+    /// Demand in cost units per second. `allowed` is the limit's long-term rate.
     pub(crate) asks: f64,
     pub(crate) allowed: f64,
-    /// A sufficient rate, in the period of the limit's rate: `40/m`.
+    /// A rate that would suffice, with the same period as the limit's rate: `40/m`.
     pub(crate) rate: String,
-    /// Factor by which the limits would have to grow to be sufficient: `1.4`.
+    /// Factor by which the limits would have to be raised to suffice: `1.4`.
     pub(crate) factor: String,
 }
 
 impl Demand {
-    /// Returns a bucket's demand over the last minute or, before a minute is known, over the last
-    /// seconds. `None` if nothing is refused, or if a sufficient rate cannot be computed from the
-    /// limit's rate.
+    /// Returns a bucket's demand, averaged over the last minute or, if less than a minute was
+    /// recorded, over the last few seconds. `None` if no requests are refused, the key is banned,
+    /// the demand is within the limit, or a sufficient rate cannot be computed.
     pub(crate) fn of(state: &State, row: &Row) -> Option<Self> {
         let limit = row.limit()?;
         let allowed = per_second(limit)?;
@@ -118,7 +118,7 @@ mod tests {
             "{words}"
         );
         assert_eq!(of(&state, "alice"), None);
-        // Once a whole minute is known, the numbers are the averages over the minute.
+        // Once a whole minute has been recorded, the demand is the average over that minute.
         for poll in 4..80 {
             feed(&mut state, poll);
         }

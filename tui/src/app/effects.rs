@@ -1,5 +1,5 @@
-//! The effects that the app requests. They are only descriptions. The threads of the runtime carry
-//! them out.
+//! The effects that the app requests. An effect only describes an action. The runtime's threads
+//! perform the action.
 
 use loudou_api::{BanView, BucketState};
 use serde_json::Value;
@@ -11,7 +11,7 @@ use loudou_client::live::Item;
 /// An effect.
 #[derive(Clone, Debug)]
 pub(crate) enum Effect {
-    /// Read everything.
+    /// Poll Envoy for the data that the app shows.
     Poll(PollRequest),
     /// Read one rule.
     ReadRule(String),
@@ -19,11 +19,11 @@ pub(crate) enum Effect {
     Change(Box<Sending>),
     /// Send a change to all watched Envoys.
     ChangeAll(Box<Sending>),
-    /// Apply changes that were lost in a restart.
+    /// Apply changes that are missing at an Envoy.
     Again(Vec<Item>),
-    /// Request the decision on this request.
+    /// Ask Envoy how it would decide on this request.
     Explain(Box<Value>),
-    /// Copy a text to the terminal's clipboard.
+    /// Copy a string to the terminal's clipboard.
     Copy(String),
     /// Release the terminal until the shell continues the process.
     Suspend,
@@ -32,7 +32,7 @@ pub(crate) enum Effect {
 }
 
 impl Effect {
-    /// Returns the goal of the effect, which a message names if the effect cannot start.
+    /// Returns the goal of the effect, which is reported if the effect cannot start.
     pub(crate) fn goal(&self) -> Goal {
         match self {
             Self::Poll(_) => Goal::Poll,
@@ -55,30 +55,30 @@ pub(crate) enum Goal {
     Other,
 }
 
-/// Request for a poll. It lists the data that the app already has, so that the poll reads no more
-/// than necessary.
+/// Request for a poll. Besides the data to read, the request lists the data that the app already
+/// has, which the poll need not read again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PollRequest {
-    /// Process that the data come from. Empty before the first poll.
+    /// Instance ID of the process from which the app's data come. Empty before the first poll.
     pub(crate) instance: String,
-    /// Generation of the rules already read.
+    /// Generation of the rules that the app already has.
     pub(crate) generation: Option<u64>,
-    /// Sequence number of the newest event already read.
+    /// Sequence number of the newest event that the app already has.
     pub(crate) after_seq: u64,
     /// The buckets on screen. Every poll reads them.
     pub(crate) shown: Vec<BucketName>,
-    /// Other rows, which a poll reads if there is room.
+    /// Buckets that are not on screen. The poll reads as many of them as its limit allows.
     pub(crate) others: Vec<BucketName>,
     /// True if the screen lists buckets. The poll then searches for buckets to list.
     pub(crate) lists: bool,
-    /// Searches for the filter text.
+    /// Searches for the buckets that match the filter.
     pub(crate) wanted: Vec<Wanted>,
-    /// True if the other searches restart at once, because a change may have created buckets that
-    /// they have not seen.
+    /// True if the other searches must restart at once, because a change may have created buckets
+    /// that they have already passed over.
     pub(crate) anew: bool,
 }
 
-/// A search for buckets with the filters that the server supports.
+/// A bucket search, with the filters that the server supports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
     /// Only buckets of this rule.
@@ -93,7 +93,7 @@ pub(crate) struct Wanted {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sending {
     pub(crate) change: Change,
-    /// True if this undoes a change that the user made.
+    /// True if this change undoes an earlier change by the user.
     pub(crate) is_undo: bool,
     /// Number of the broadcast that this change undoes, if any.
     pub(crate) undoes: Option<u64>,
@@ -102,7 +102,7 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    /// Returns a change that undoes nothing.
+    /// Creates a change that is neither an undo nor part of a broadcast.
     pub(crate) const fn new(change: Change) -> Self {
         Self {
             change,
@@ -112,8 +112,8 @@ impl Sending {
         }
     }
 
-    /// Returns true if the change can be sent to all Envoys. An undo can only if the change that it
-    /// undoes was sent to all.
+    /// Returns true if the change can be sent to all Envoys. An undo can be sent to all Envoys only
+    /// if the change that it undoes was, too.
     pub(crate) const fn suits_all(&self) -> bool {
         !self.is_undo || self.undoes.is_some()
     }
@@ -131,10 +131,11 @@ pub(crate) struct Undoable {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ChangeOutcome {
     Made(Undo),
-    /// Not answered yet. Includes the bans that the affected buckets had before.
+    /// The change was sent, but has not been answered yet. Includes the bans that the affected
+    /// buckets had before.
     Sent(Box<Change>, Vec<(BucketName, BanView)>),
     InDoubt(Box<InDoubt>),
-    /// Not made at this Envoy, and the reason.
+    /// The change was not made at this Envoy, for the given reason.
     NotMade(Box<Change>, String),
 }
 
@@ -144,15 +145,15 @@ pub(crate) struct InDoubt {
     pub(crate) change: Change,
     /// The ban that the key had before.
     pub(crate) before: Option<BanView>,
-    /// The server's clock in the last poll before the request was given up. A later poll shows if
-    /// the change is in effect.
+    /// The server's clock in the last poll before the request failed. A later poll shows if the
+    /// change is in effect.
     pub(crate) since_ns: u64,
     /// The undo that the user was asked to confirm.
     pub(crate) asked: Option<Undo>,
 }
 
 impl Undoable {
-    /// Returns the rule of the change, and its key if it changes one key.
+    /// Returns the rule that the change affects, and the key if it affects a single key.
     pub(crate) fn of(&self) -> (&str, Option<&str>) {
         let change = match &self.tried {
             ChangeOutcome::Made(undo) => return undo.of(),

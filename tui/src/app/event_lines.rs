@@ -14,7 +14,7 @@ pub(crate) fn about(event: &Event) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the event as shown, with its key replaced while keys are hidden.
+/// Returns the event for display. While keys are hidden, its key is replaced by a pseudonym.
 pub(crate) fn as_shown<'a>(state: &State, event: &'a Event) -> Cow<'a, Event> {
     let Some(key) = event.key.as_deref().filter(|_| state.hides_keys) else {
         return Cow::Borrowed(event);
@@ -28,7 +28,7 @@ pub(crate) fn as_shown<'a>(state: &State, event: &'a Event) -> Cow<'a, Event> {
     })
 }
 
-/// Returns the event kind as shown.
+/// Returns the display name of the event's kind.
 pub(crate) fn kind(event: &Event) -> String {
     event.kind.name().replace('_', " ")
 }
@@ -58,7 +58,7 @@ pub(crate) fn visible(state: &State) -> Vec<&Event> {
         .collect()
 }
 
-/// Returns all known fields of an event as names and values.
+/// Returns the names and values of all fields that an event has.
 pub(crate) fn whole(event: &Event, now_ns: u64) -> Vec<(&'static str, String)> {
     let at = date(event.at_unix_ms);
     let age = ago(now_ns.saturating_sub(event.at_ns));

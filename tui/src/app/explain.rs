@@ -1,4 +1,5 @@
-//! The Explain overlay: a form for a request, then the decision on the request, rule by rule.
+//! The Explain overlay: a form in which the user types a request, then the decision on the request,
+//! rule by rule.
 
 use loudou_api::{ExplainAnswer, RuleProblem, RuleView, Says};
 use loudou_client::problem_text;
@@ -21,11 +22,11 @@ use super::text_field::TextField;
 use crate::draw::words::{ago, wrap};
 use crate::typed_request::{TypedRequest, header, metadata};
 
-/// Indentation of the lines of a rule, in cells.
+/// Indentation of the lines below a rule's outcome, in cells.
 const INDENT: u16 = 4;
-/// Width of a limit's level, in cells.
+/// Width of the bar that shows a limit's level, in cells.
 pub(crate) const LEVEL: u16 = 10;
-/// Maximum number of lines of a repeatable part, such as headers.
+/// Maximum number of lines for a repeatable part of the request, such as headers.
 const MAX_OF_ONE: usize = 20;
 
 /// The Explain overlay.
@@ -34,7 +35,7 @@ pub(crate) struct Explain {
     pub(crate) fields: Vec<Field>,
     pub(crate) focus: usize,
     pub(crate) stage: Stage,
-    /// The bucket that the overlay was opened on.
+    /// The bucket that was selected when the overlay was opened.
     pub(crate) about: Option<BucketName>,
 }
 
@@ -46,24 +47,25 @@ pub(crate) enum Stage {
     Editing,
     /// Envoy has not answered yet.
     Asking,
-    /// The answer, and the index of the first line shown.
+    /// Envoy's answer, and the index of its first visible line.
     Answered(Box<ExplainAnswer>, usize),
 }
 
-/// A line of the answer.
+/// A line of the displayed answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ShownLine {
     pub(crate) tone: Tone,
     pub(crate) indent: u16,
-    /// Marks an outcome, so that its tone can be recognised without colour.
+    /// Character that marks the outcome, so that outcomes can be distinguished without colour.
     pub(crate) mark: Option<char>,
     pub(crate) text: String,
-    /// Used part of a limit, and its capacity. Drawn before the text.
+    /// Level of a limit, as numerator and denominator of a fraction. The level is drawn as a bar
+    /// before the text.
     pub(crate) level: Option<(u64, u64)>,
 }
 
 impl Explain {
-    /// Returns the form, filled with `request`.
+    /// Creates the form, filled with `request`.
     pub(super) fn new(
         request: &TypedRequest,
         rules: &[RuleView],
@@ -85,8 +87,8 @@ impl Explain {
         request(rule, key)
     }
 
-    /// Returns the typed request. If a field has an error, the field shows it and the result is
-    /// `None`.
+    /// Returns the typed request, or `None` if a field is invalid. Each invalid field then shows
+    /// its error.
     pub(crate) fn request(&mut self) -> Option<TypedRequest> {
         let mut request = TypedRequest::default();
         let mut is_right = true;
@@ -149,7 +151,8 @@ impl Explain {
         self.grow();
     }
 
-    /// Keeps one empty line after the last line of each part that can be repeated.
+    /// Keeps one empty line after the last header and after the last metadata entry, in which the
+    /// user can type another one.
     fn grow(&mut self) {
         for part in [Part::Header, Part::Metadata] {
             let of_part = |field: &&Field| field.part == part;
@@ -169,8 +172,8 @@ impl Explain {
         }
     }
 
-    /// Returns the lines of the answer, `wide` cells wide. The lines about the overlay's bucket
-    /// come first.
+    /// Returns the lines of the answer, wrapped to a width of `wide` cells. The description of the
+    /// overlay's bucket, `about`, comes first.
     pub(crate) fn lines(
         &self,
         answer: &ExplainAnswer,
@@ -205,7 +208,8 @@ impl Explain {
             for limit in &rule.limits {
                 let now = &limit.now;
                 let mut text = format!("{} {}/{} left", now.name, now.remaining, now.capacity);
-                // For a banned key, the ban decides and the limits do not.
+                // If the key is banned, the outcomes of its limits are omitted, because the ban
+                // decides.
                 if rule.ban.is_none() {
                     text.push_str(", ");
                     text.push_str(&explained::limit(limit, rule.cost.or(rule.reserved)));
@@ -236,7 +240,7 @@ impl ShownLine {
         Self { mark, ..line }
     }
 
-    /// Returns the width of the mark and the level before the text, in cells.
+    /// Returns the width of the indentation, the mark and the level before the text, in cells.
     const fn before(&self) -> u16 {
         let mark = if self.mark.is_some() { 2 } else { 0 };
         let level = if self.level.is_some() { LEVEL + 1 } else { 0 };
@@ -244,7 +248,7 @@ impl ShownLine {
     }
 }
 
-/// Adds a line, wrapped. Only the first wrapped line has the mark and the level.
+/// Wraps a line and appends it. Only the first wrapped line has the mark and the level.
 fn say(lines: &mut Vec<ShownLine>, wide: u16, mut line: ShownLine) {
     let before = line.before();
     let wrapped = wrap(&line.text, wide.saturating_sub(before));
@@ -255,14 +259,14 @@ fn say(lines: &mut Vec<ShownLine>, wide: u16, mut line: ShownLine) {
     lines.extend(rest.map(|text| ShownLine::plain(tone, before, &text)));
 }
 
-/// Returns the width of the answer's lines on a terminal of this size.
+/// Returns the width of the displayed answer on a terminal of this size.
 pub(crate) fn inside((columns, _): (u16, u16)) -> u16 {
     columns.saturating_sub(6).min(90)
 }
 
-// Constructs the request that the form shows when it is opened on a bucket. The request matches the
-// bucket's rule and has its key. The user adds the parts that neither the rule nor the key
-// determines.
+// Constructs the request that the form shows when it is opened for a bucket. The request matches
+// the bucket's rule and has the bucket's key. The user fills in the parts that cannot be derived
+// from the rule or the key.
 
 /// Returns the request, or `None` if this version of the app cannot read the rule.
 fn request(rule: &Value, key: Option<&str>) -> Option<TypedRequest> {
@@ -309,7 +313,8 @@ fn request(rule: &Value, key: Option<&str>) -> Option<TypedRequest> {
     Some(request)
 }
 
-/// Copies the key's parts into the request. Returns the query parameters and the cookies.
+/// Copies the parts of the key into the request, except query parameters and cookies, which are
+/// returned instead.
 fn of_key(
     request: &mut TypedRequest,
     rule: &Rule,
@@ -326,7 +331,7 @@ fn of_key(
             KeyPart::Query(name) => query.push(format!("{name}={value}")),
             KeyPart::Cookie(name) => cookies.push(format!("{name}={value}")),
             KeyPart::Metadata(path) => request.metadata.push((path.join("."), value)),
-            // Every address in the network gives this key, so the first one is used.
+            // Every address in the network has the same key, so the first address is used.
             KeyPart::Source(_) => request.source = known.as_deref().map(address),
             KeyPart::Path { .. } => request.path = known,
             KeyPart::Route => request.route = known,
@@ -339,7 +344,8 @@ fn of_key(
     (query, cookies)
 }
 
-/// Adds the headers and metadata that the rule's match needs and that the key did not provide.
+/// Adds the headers and metadata that the rule's match requires, unless the key has already
+/// provided them.
 fn named(request: &mut TypedRequest, matches: &Match) {
     for named in &matches.headers {
         let is_there = request.headers.iter().any(|(name, _)| *name == named.name);
@@ -356,8 +362,8 @@ fn named(request: &mut TypedRequest, matches: &Match) {
     }
 }
 
-/// Returns a value that passes the test. `None` if the test requires that the value is absent, or
-/// if the test does not contain such a value.
+/// Returns a value that passes the test, or `None` if the test requires the value to be absent or
+/// is a regular expression.
 fn passing(test: &Test) -> Option<String> {
     match test {
         Test::Exact(value) | Test::Prefix(value) | Test::Suffix(value) => Some(value.clone()),
@@ -381,8 +387,8 @@ fn address(network: &str) -> String {
     network.split('/').next().unwrap_or_default().to_owned()
 }
 
-/// Returns the values of a key's parts, or `None` if the key was cut or its number of parts differs
-/// from the rule's.
+/// Returns the values of a key's parts, or `None` if the key was truncated or its number of parts
+/// differs from the rule's.
 fn values(rule: &Rule, key: &str) -> Option<Vec<String>> {
     if key.contains('~') {
         return None;
@@ -391,7 +397,7 @@ fn values(rule: &Rule, key: &str) -> Option<Vec<String>> {
     (values.len() == rule.key.len()).then_some(values)
 }
 
-/// Decodes a part of a key, in which special characters are written `%XX`.
+/// Decodes a part of a key, in which special characters are encoded as `%XX`.
 fn decoded(part: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = part;
@@ -410,7 +416,8 @@ fn decoded(part: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-// The fields of the typed request. Each part has one line, or several if it can be repeated.
+// The fields of the typed request. Each part of the request has one field, or several if the part
+// is repeatable.
 
 /// A part of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -427,8 +434,9 @@ pub(crate) enum Part {
     Cost,
 }
 
-/// All parts in form order. Each has its name in the admin API and a word. The form shows the part
-/// only if a rule contains the word. A part without a word is always shown.
+/// All parts in form order. Each part has its name in the admin API and an optional word. A part
+/// with a word is only shown if a rule contains the word or the request has the part. A part
+/// without a word is always shown.
 const PARTS: [(Part, &str, Option<&str>); 10] = [
     (Part::Method, "method", None),
     (Part::Path, "path", None),
@@ -466,7 +474,7 @@ impl Field {
         found.map_or("", |(_, name, _)| name)
     }
 
-    /// Returns the meaning of an empty field, and an example.
+    /// Returns a hint for an empty field: its default, its meaning, or an example.
     pub(crate) const fn hint(&self) -> &'static str {
         match self.part {
             Part::Method => "default GET",
@@ -482,14 +490,14 @@ impl Field {
         }
     }
 
-    /// Returns true if the field still needs a value that the rule requires and that could not be
-    /// derived.
+    /// Returns true if the field is a header whose value the user must still type.
     fn is_open(&self) -> bool {
         let text = self.line.text();
         self.part == Part::Header && text.ends_with(": ")
     }
 
-    /// Returns true if a problem with this admin API path concerns this field.
+    /// Returns true if `path`, the location of a problem in the admin API request, refers to this
+    /// field.
     fn is_of(&self, path: &str) -> bool {
         match self.part {
             Part::Header => match (path.strip_prefix("headers."), header(self.line.text())) {
@@ -530,8 +538,8 @@ impl Field {
     }
 }
 
-/// Returns the lines of a form for this request, one for each part that a rule reads, and for each
-/// part that the request has.
+/// Returns the form fields for this request: one for each part that a rule may read and each part
+/// that the request has.
 fn fields(request: &TypedRequest, rules: &[RuleView]) -> Vec<Field> {
     let mut fields = Vec::new();
     for (part, _, word) in PARTS {
@@ -571,7 +579,7 @@ fn texts(part: Part, request: &TypedRequest) -> Vec<String> {
     }
 }
 
-/// Returns true if the rule contains a field or a text of this name at any depth.
+/// Returns true if the rule contains a field named `word` or the string `word`, at any depth.
 fn says(rule: &Value, word: &str) -> bool {
     match rule {
         Value::String(text) => text == word,
@@ -585,7 +593,8 @@ fn says(rule: &Value, word: &str) -> bool {
 
 // Behaviour of the overlay: opening the form, handling keys, and handling the answer.
 
-/// Opens the form for the selected bucket or rule, or else with the last request.
+/// Opens the form with a request for the selected bucket or rule or, if there is none, with the
+/// last request.
 pub(crate) fn open(state: &mut State) {
     let bucket = screens::target(state);
     let rule = screens::target_rule(state);
@@ -602,7 +611,8 @@ pub(crate) fn open(state: &mut State) {
     state.mode = Mode::Explain(Box::new(explain));
 }
 
-/// Describes the bucket that the overlay was opened on, and when it was last refused, if known.
+/// Describes the bucket that was selected when the overlay was opened, and when it last refused a
+/// request, if known.
 pub(crate) fn about(state: &State, explain: &Explain) -> Option<String> {
     let id = explain.about.as_ref()?;
     let rows = state.data.iter().flat_map(|data| &data.rows);
@@ -617,7 +627,7 @@ pub(crate) fn about(state: &State, explain: &Explain) -> Option<String> {
     Some(format!("{} of {}: {refused}", id.key, id.rule))
 }
 
-/// Handles a key in the overlay.
+/// Handles a key press in the overlay.
 pub(crate) fn pressed(
     state: &mut State,
     mut explain: Box<Explain>,
@@ -658,7 +668,7 @@ fn ask(state: &mut State, explain: &mut Explain, effects: &mut Vec<Effect>) {
     state.toast(true, "not sent: correct the marked fields");
 }
 
-/// Handles the answer.
+/// Handles Envoy's answer.
 pub(crate) fn answered(state: &mut State, result: Result<Box<ExplainAnswer>, Failure>) {
     let Mode::Explain(explain) = &mut state.mode else {
         return;

@@ -1,5 +1,5 @@
-//! Builds the request for the next poll. It covers only the data on screen, so that watching costs
-//! the proxy little.
+//! Builds the request for the next poll. The request is limited to the data that the screen needs,
+//! to keep the load on the proxy low.
 
 use loudou_limiter::Nanos;
 
@@ -9,10 +9,10 @@ use super::rows::{BucketName, Row};
 use super::screen::Screen;
 use super::state::State;
 
-/// Maximum number of other rows that a poll may read.
+/// Maximum number of rows outside the screen that a poll may read.
 const OTHERS: usize = 128;
-/// Factor by which polls are less frequent while the screen is frozen. They then only check the
-/// connection and detect restarts.
+/// Factor by which the poll interval grows while the screen is frozen. Polls of a frozen screen
+/// mainly check the connection and detect restarts.
 const FROZEN: u64 = 5;
 
 /// Returns the time between two polls.
@@ -45,7 +45,8 @@ pub(crate) fn request(state: &State) -> PollRequest {
     }
 }
 
-/// Lists the data that the next poll need not read again.
+/// Returns a request that names the data the app already has, so that the next poll need not read
+/// it again.
 fn at_hand(state: &State) -> PollRequest {
     let waiting = state
         .frozen
@@ -68,7 +69,7 @@ fn at_hand(state: &State) -> PollRequest {
     }
 }
 
-/// Returns the buckets on screen and the bucket whose ban the last change would undo.
+/// Returns the buckets on screen, and the bucket of the key that the last undoable change affected.
 fn shown(state: &State) -> Vec<BucketName> {
     let mut shown: Vec<BucketName> = match state.screen {
         _ if let Some(summed) = &state.summed => summed.shown.clone(),
@@ -93,7 +94,7 @@ fn shown(state: &State) -> Vec<BucketName> {
     shown
 }
 
-/// Returns the rows that were read least recently.
+/// Returns the rows outside the screen that were read least recently.
 fn others(rows: &[Row], shown: &[BucketName]) -> Vec<BucketName> {
     let mut rows: Vec<&Row> = rows.iter().filter(|row| !shown.contains(&row.id)).collect();
     rows.sort_by_key(|row| row.as_of_ns);

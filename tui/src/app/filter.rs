@@ -1,8 +1,8 @@
 //! The filter language: `alice`, `!alice`, `refused > 5 and rule = replies`.
 //!
-//! Terms are joined by `and`. A term is either a text, which must occur in the rule, the key or the
-//! state, or a comparison `field op value`. A leading `!` negates a term. Numbers may have the unit
-//! that the screen shows: `level >= 80%`, `retry > 2s`.
+//! Terms are joined by `and`. A term is either a string, which must occur in the rule, the key or
+//! the state, or a comparison `field op value`. A leading `!` negates a term. Numbers may have the
+//! units that the screen shows: `level >= 80%`, `retry > 2s`.
 
 use loudou_api::{BucketState, RuleView};
 use loudou_limiter::Nanos;
@@ -13,13 +13,13 @@ use loudou_words::meaning::{BAN_OFF, Standing, WOULD_REFUSE};
 use loudou_words::num::float;
 use loudou_words::text::as_key;
 
-/// Maximum number of rules that are searched because their names contain a text.
+/// Maximum number of rules that are searched because their names contain the filter's text.
 const MAX_RULES: usize = 3;
 
-/// Error message for a filter with alternatives.
+/// Error message for a filter that uses `or`.
 const NO_OR: &str = "terms are joined by `and`; there is no `or`";
 
-/// Text that matches a bucket whose key has an override.
+/// Filter text that matches the buckets whose keys have an override.
 const OVERRIDE: &str = "override";
 
 /// A field of a row.
@@ -52,8 +52,8 @@ const FIELDS: [(&str, Field); 11] = [
     ("seen", Field::Seen),
 ];
 
-/// The states that are searched for when the filter is only a text. Few buckets are in these
-/// states.
+/// States for which the server is searched if the filter is just the name of the state. Few buckets
+/// are in these states.
 const SEARCHED: [BucketState; 3] = [
     BucketState::Banned,
     BucketState::Refusing,
@@ -84,7 +84,7 @@ const OPS: [(&str, Op); 7] = [
 
 #[derive(Clone, Debug, PartialEq)]
 enum Test {
-    /// The text as typed, and as encoded in keys.
+    /// The text in lower case, as typed and as encoded in keys.
     Contains(String, String),
     Text(Field, bool, String),
     Number(Field, Op, f64),
@@ -96,7 +96,7 @@ struct Term {
     test: Test,
 }
 
-/// A parsed filter. The empty filter shows everything.
+/// A parsed filter. The empty filter matches every row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Filter {
     terms: Vec<Term>,
@@ -116,8 +116,8 @@ impl Filter {
         Ok(Self { terms, wanted })
     }
 
-    /// Like [`Filter::parse`], but a rule that the filter names must be in `rules`, unless `rules`
-    /// is empty because they are not known yet.
+    /// Like [`Filter::parse`], but returns an error if the filter names a rule that is not in
+    /// `rules`. If `rules` is empty, the rules are not known yet, so any rule name is accepted.
     pub(crate) fn of_rules(text: &str, rules: &[RuleView]) -> Result<Self, String> {
         let filter = Self::parse(text)?;
         let is_known = |wanted: &str| rules.iter().any(|rule| rule.name.to_lowercase() == wanted);
@@ -133,8 +133,8 @@ impl Filter {
         Ok(filter)
     }
 
-    /// Returns a hint for a filter that finds nothing and looks like another filter language. Such
-    /// a filter is not an error because keys may contain these characters.
+    /// Returns a hint for a filter that finds nothing and seems to be written in another filter
+    /// language. Such a filter is not an error, because keys may contain the same characters.
     pub(crate) fn advice(text: &str) -> Option<&'static str> {
         text.contains('|').then_some(NO_OR)
     }
@@ -146,8 +146,8 @@ impl Filter {
             .all(|term| term.test.passes(row) != term.negated)
     }
 
-    /// Returns the server's searches that find rows which pass the filter: by a part of the key as
-    /// typed, by rule, or by state. `rules` are the names of all rules.
+    /// Returns the bucket searches that the server must run to find rows that pass the filter: by
+    /// part of the key, by rule, or by state. `rules` are the names of all rules.
     pub(crate) fn searches<'a>(&self, rules: impl Iterator<Item = &'a str> + Clone) -> Vec<Wanted> {
         let mut searches = self.searches_by_state(rules);
         if self
@@ -165,8 +165,8 @@ impl Filter {
         searches
     }
 
-    /// Like [`Filter::searches`], but without the second search that a filter for refused keys
-    /// needs.
+    /// Like [`Filter::searches`], but a filter for refused keys does not also search for banned
+    /// keys.
     fn searches_by_state<'a>(&self, rules: impl Iterator<Item = &'a str> + Clone) -> Vec<Wanted> {
         let Some(wanted) = &self.wanted else {
             return Vec::new();
@@ -176,12 +176,13 @@ impl Filter {
             ..wanted.clone()
         };
         if let Some(rule) = &wanted.rule {
-            // Only an existing rule can be searched.
+            // The server can only search a rule that exists.
             let mut rules = rules.filter(|name| name.to_lowercase() == *rule);
             return rules.next().map(of).into_iter().collect();
         }
         let mut searches = vec![wanted.clone()];
-        // A single text may also be part of a rule's name.
+        // If the filter is a single text, the text may also be part of a rule's name, or the name
+        // of a state.
         if let [
             Term {
                 test: Test::Contains(part, _),
@@ -203,19 +204,20 @@ impl Filter {
         searches
     }
 
-    /// Returns the rule that rows must belong to, in lower case.
+    /// Returns the name of the rule that the filter selects, in lower case, if any.
     pub(crate) fn rule(&self) -> Option<&str> {
         self.wanted.as_ref()?.rule.as_deref()
     }
 
-    /// Returns true if the server searches for a part of keys. That search is case-sensitive.
+    /// Returns true if the filter makes the server search for a part of the key. That search is
+    /// case-sensitive.
     pub(crate) fn searches_keys(&self) -> bool {
         self.wanted
             .as_ref()
             .is_some_and(|wanted| wanted.key.is_some())
     }
 
-    /// Returns true if every row passes.
+    /// Returns true if the filter has no terms, so that every row passes.
     pub(crate) fn is_empty(&self) -> bool {
         self.terms.is_empty()
     }
@@ -235,7 +237,7 @@ fn wanted(terms: &[Term], text: &str) -> Option<Wanted> {
         if term.negated {
             continue;
         }
-        // Key texts keep their case because the server's search is case-sensitive.
+        // The text to find in keys keeps its case, because the server's search is case-sensitive.
         let value = typed.split_once('=').map_or(typed, |(_, value)| value);
         let value = value.trim_start_matches('=').trim();
         match &term.test {
@@ -291,8 +293,8 @@ fn comparison(text: &str) -> Result<Option<Test>, String> {
     let op = OPS
         .iter()
         .find_map(|(sign, op)| Some((*op, rest.strip_prefix(sign)?)));
-    // `state:banned` is accepted because other search languages write it. `rule:` and `key:` are
-    // not, because rule names and keys may contain colons.
+    // `state:banned` is accepted because other search languages use this syntax. `rule:` and `key:`
+    // are not accepted, because rule names and keys may contain colons.
     let of_state = || Some((Op::Is, rest.strip_prefix(':').filter(|_| word == "state")?));
     let op = op.or_else(of_state);
     let (false, Some((op, value))) = (word.is_empty(), op) else {
@@ -341,7 +343,7 @@ fn number(field: Field, text: &str) -> Option<f64> {
 }
 
 impl Test {
-    /// Returns true if the term is about refused keys. Such a term also finds banned keys.
+    /// Returns true if the term selects refused keys. Such a term also selects banned keys.
     fn is_refusing(&self) -> bool {
         let text = match self {
             Self::Contains(text, _) | Self::Text(Field::State, true, text) => text,
@@ -352,7 +354,8 @@ impl Test {
 
     fn passes(&self, row: &Row) -> bool {
         match self {
-            // The text is searched in the columns as the table shows them: rule, space, key.
+            // The rule and the key are joined by a space, as in the table, so that the text may
+            // span both columns.
             Self::Contains(part, of_key) => {
                 let own = row.view.own.as_ref().map_or("", |_| OVERRIDE);
                 let (rule, key) = (row.id.rule.to_lowercase(), row.id.key.to_lowercase());
@@ -364,8 +367,8 @@ impl Test {
                 let is_it = match field {
                     Field::Rule => row.id.rule.to_lowercase() == *wanted,
                     Field::Key => row.id.key.to_lowercase() == *wanted,
-                    // The value is either the word on the screen or the API's state name, by which
-                    // the server searches.
+                    // The value is either the word on the screen or the API's name of the state,
+                    // which the server's search uses.
                     _ => {
                         let name = Some(row.view.state.name()).filter(|_| !row.view.shadow);
                         let is_refused = wanted == BucketState::Refusing.name()
@@ -400,7 +403,7 @@ fn value(field: Field, row: &Row) -> Option<f64> {
 }
 
 fn compare(found: f64, op: Op, wanted: f64) -> bool {
-    // Rates are quotients, so they count as equal if they are displayed as equal.
+    // Rates are quotients, so two rates are treated as equal if they look equal on the screen.
     let equal = (found - wanted).abs() < 0.05;
     match op {
         Op::AtLeast => found >= wanted,

@@ -1,5 +1,5 @@
-//! Findings about the data that a screen shows, similar to lints: conditions that an engineer on
-//! call should look at, each with the number that triggered it.
+//! Findings about the displayed data. Like lints, findings point out conditions that an engineer on
+//! call should look at, each with the number that triggered the finding.
 
 use std::collections::BTreeMap;
 
@@ -14,22 +14,22 @@ use loudou_client::live::{Item, TimeLeft};
 use loudou_words::num;
 use loudou_words::text::{counted, humanise};
 
-/// A finding names each rule that refuses more than this share of its requests.
+/// A rule that refuses more than this share of its requests is reported.
 const MANY_REFUSED: f64 = 0.2;
-/// Minimum request rate, per second, for a finding about the refused share.
+/// Minimum request rate, per second, of a rule whose share of refused requests is reported.
 const MIN_RATE: f64 = 1.0;
-/// A live change that ends within this time is reported.
+/// A live change that expires within this time is reported.
 const SOON: Nanos = Nanos::from_secs(300);
-/// Maximum number of ending changes that are named.
+/// Maximum number of expiring changes that are listed by name.
 const ENDING: usize = 8;
-/// A limit that was not reached for this long may be useless.
+/// A rule that has refused nothing for this long is reported, because its limits may be useless.
 const LONG: Nanos = Nanos::from_secs(3_600);
 
 /// New keys per second that a finding reports at the least.
 const MIN_NEW: f64 = 10.0;
 
-/// An admin API call that takes this long is reported as slow. The filter normally answers in a few
-/// milliseconds.
+/// If the median admin API call takes this long, the admin listener is reported as slow. The filter
+/// normally answers in a few milliseconds.
 pub(crate) const SLOW: Nanos = Nanos::from_millis(250);
 
 /// Severity of a finding.
@@ -79,8 +79,8 @@ pub(crate) fn of_one(state: &State) -> Vec<Finding> {
     found
 }
 
-/// Returns the filter's warnings except the warning about evictions since the start of Envoy. A
-/// finding reports the recent evictions instead.
+/// Returns the filter's warnings, except the warning about evictions since Envoy started. Recent
+/// evictions are reported by a separate finding instead.
 pub(crate) fn of_filter(status: &Status) -> impl Iterator<Item = &String> {
     let of_start = status.store.evictions();
     let warnings = status.warnings.iter();
@@ -118,7 +118,7 @@ fn refuses_many(rule: &RuleView, track: Option<&Track>) -> Option<Finding> {
     is_many(rates.shadow).then(|| note(text()))
 }
 
-/// Returns the live changes that end soon, in the order in which they end.
+/// Reports the live changes that expire soon, in the order of expiry.
 fn ends_soon(state: &State, data: &Data) -> Vec<Finding> {
     let now_ms = data.status.unix_ms.saturating_add(state.age().as_millis());
     let mut ending: Vec<(Nanos, &Item)> = state
@@ -149,8 +149,8 @@ fn ends_soon(state: &State, data: &Data) -> Vec<Finding> {
     named.chain(more).map(note).collect()
 }
 
-/// Reports a rule that had requests but refused none of them since Envoy started or, if known, in
-/// the last hour.
+/// Reports a rule that received requests but refused none of them, either since Envoy started at
+/// least an hour ago, or in the last hour.
 fn refuses_nothing(rule: &RuleView, track: Option<&Track>, status: &Status) -> Option<Finding> {
     let name = &rule.name;
     let totals = status.rules.iter().find(|totals| totals.name == *name)?;

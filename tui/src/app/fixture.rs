@@ -1,4 +1,4 @@
-//! States for tests: a server with a few named users, at fixed times.
+//! App states for tests: a simulated server with a few named users, at fixed times.
 
 use loudou_api::{
     Access, BanBy, BanView, BucketState, BucketView, EditView, Event, EventKind, ExplainAnswer,
@@ -22,7 +22,8 @@ pub(crate) const INSTANCE: &str = "0f1e2d3c4b5a6978";
 /// 2026-11-21 14:03:07 UTC: the server's wall clock at the first poll.
 pub(crate) const UNIX_MS: u64 = 1_795_269_787_000;
 
-/// Returns a state of the given size after `polls` polls, one second apart.
+/// Returns the state for a terminal of the given size, after `polls` polls at intervals of one
+/// second.
 pub(crate) fn state(size: (u16, u16), polls: u64) -> State {
     let settings = Settings {
         url: "http://127.0.0.1:9911".to_owned(),
@@ -38,8 +39,8 @@ pub(crate) fn state(size: (u16, u16), polls: u64) -> State {
     state
 }
 
-/// Like [`state`], but from the first poll on a penalty bans `mallory` for 250 s. `mallory` also
-/// has an override, and `by-source` shadows `search-per-key`.
+/// Like [`state`], but a penalty bans `mallory` until 250 s after the first poll. `mallory` also
+/// has an override, and `by-source` shadows `reply-per-user`.
 pub(crate) fn banned(size: (u16, u16), polls: u64) -> State {
     let mut state = state(size, polls);
     let now = state.now;
@@ -73,8 +74,9 @@ pub(crate) fn banned(size: (u16, u16), polls: u64) -> State {
     state
 }
 
-/// Like [`state`], but a fleet of four Envoys shares `reply-per-user`. `mallory` has a debt and is
-/// denied. If `is_down`, one worker gets no answers from the engine and limits alone.
+/// Like [`state`], but a fleet of four Envoys shares `reply-per-user`. The engine denies tokens to
+/// `mallory`, whose lease has a debt. If `is_down`, one worker gets no answers from the engine, so
+/// it limits requests locally.
 pub(crate) fn shared(size: (u16, u16), polls: u64, is_down: bool) -> State {
     let mut state = state(size, polls);
     let now = state.now;
@@ -130,13 +132,13 @@ pub(crate) fn shared(size: (u16, u16), polls: u64, is_down: bool) -> State {
     state
 }
 
-/// Applies the answer to poll number `poll`.
+/// Applies the result of poll number `poll`.
 pub(crate) fn feed(state: &mut State, poll: u64) -> Vec<Effect> {
     let msg = Msg::Polled(Ok(Box::new(snapshot(poll))));
     update(state, msg, Nanos::from_secs(poll))
 }
 
-/// Types a key string at the current time of the state.
+/// Presses the keys in a string at the state's current time.
 pub(crate) fn type_keys(state: &mut State, text: &str) -> Vec<Effect> {
     let mut effects = Vec::new();
     for press in keys(text) {
@@ -146,7 +148,7 @@ pub(crate) fn type_keys(state: &mut State, text: &str) -> Vec<Effect> {
     effects
 }
 
-/// Returns the data that poll number `poll` reads.
+/// Returns the snapshot that poll number `poll` reads.
 pub(crate) fn snapshot(poll: u64) -> Snapshot {
     let now_ns = START + poll * S;
     Snapshot {
@@ -219,8 +221,8 @@ fn status(now_ns: u64, poll: u64) -> Status {
     }
 }
 
-/// Returns the buckets. Each has a fixed level in percent, and admits and refuses a fixed number of
-/// requests per second.
+/// Returns the buckets. Each bucket has a fixed level in percent, and admits and refuses a fixed
+/// number of requests per second.
 fn buckets(now_ns: u64, poll: u64) -> Vec<BucketView> {
     let habits = [
         ("mallory", 98, 1, 12, BucketState::Refusing),
@@ -302,7 +304,7 @@ fn limit(
     }
 }
 
-/// Returns the rules, all read at generation 7.
+/// Returns the rules, all of generation 7.
 pub(crate) fn rules() -> Vec<RuleView> {
     let rule = |name: &str, mode: &str, limits, matches| RuleView {
         name: name.to_owned(),
@@ -379,7 +381,7 @@ fn events() -> Vec<Event> {
     ]
 }
 
-/// Returns an explanation with every outcome, from the API examples.
+/// Returns the explanation in the API examples, which contains every outcome.
 pub(crate) fn explained() -> ExplainAnswer {
     let example = include_str!("../../../crates/api/examples/explain.json");
     serde_json::from_str(example).expect("the contract")

@@ -1,9 +1,9 @@
 //! The edit form: the fields of a rule's limits, its mode, and the options of the edit.
 //!
-//! It validates while the user types, with the same parser as the filter, and always lists the
-//! pending changes. The user edits the values, then a question shows the values before and after
-//! the change, then the form is sent. If another user changed the rule in the meantime, the form
-//! shows both users' values side by side.
+//! The form validates its values while the user types, with the same parser as the Envoy filter,
+//! and always lists the pending changes. Before the form is sent, a question shows the values
+//! before and after the change. If another user changed the rule in the meantime, the form shows
+//! both users' values side by side.
 
 use loudou_api::RuleView;
 use loudou_client::change::edit::{Edit, EditTo};
@@ -23,7 +23,7 @@ use super::text_field::TextField;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Stage {
     Editing,
-    /// The question that the user confirms before the edit is sent.
+    /// The user is asked to confirm the edit.
     Confirm,
     Sending,
     /// Another user changed the rule in the meantime. Contains the current rule.
@@ -33,16 +33,16 @@ pub(crate) enum Stage {
 /// The edit form.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Form {
-    /// The rule as it was read.
+    /// The rule as last read.
     pub(crate) base: RuleView,
-    /// The tried rule, if `base` is a trial.
+    /// If `base` is a trial, the rule that the trial belongs to.
     pub(crate) tried: Option<Box<RuleView>>,
     /// The running trial of `base`, which another trial would replace.
     pub(crate) running: Option<Box<RuleView>>,
     pub(crate) fields: Vec<Field>,
     pub(crate) focus: usize,
     pub(crate) stage: Stage,
-    /// Problems that belong to no field.
+    /// Problems that do not belong to any field.
     pub(crate) problems: Vec<String>,
     /// Effect of the edit on the known keys, shown in the question.
     pub(crate) effect: Vec<String>,
@@ -53,8 +53,8 @@ pub(crate) struct Form {
 }
 
 impl Form {
-    /// Returns a form with the current values and with the remaining time of the rule's edit, by
-    /// the server's clock.
+    /// Creates a form with the rule's current values and the remaining time of its edit. `now_ns`
+    /// is the server's clock.
     pub(crate) fn new(base: RuleView, now_ns: u64) -> Self {
         let mut fields = rule_fields(&base);
         let carry = "carry".to_owned();
@@ -109,7 +109,7 @@ impl Form {
         self.focus_on(next);
     }
 
-    /// Passes a key to the focused field. Returns false if the field does not use it.
+    /// Passes a key press to the focused field. Returns false if the field does not use it.
     pub(crate) fn press(&mut self, press: Press) -> bool {
         let Some(field) = self.fields.get_mut(self.focus) else {
             return false;
@@ -136,7 +136,7 @@ impl Form {
         }
     }
 
-    /// Chooses the mode `enforce` or, if the rule enforces already, `shadow`.
+    /// Chooses the mode `enforce` or, if the rule is already enforced, `shadow`.
     pub(crate) fn turn_mode(&mut self) {
         let modes = self
             .fields
@@ -165,12 +165,12 @@ impl Form {
         field.map(Field::value).unwrap_or_default()
     }
 
-    /// Returns how the levels of live buckets are converted.
+    /// Returns how the levels of existing buckets are converted to the new limits.
     pub(crate) fn carry(&self) -> Carry {
         Carry::parse(&self.value(Kind::Carry)).unwrap_or_default()
     }
 
-    /// Returns the reason of the edit.
+    /// Returns the reason for the edit.
     pub(crate) fn reason(&self) -> String {
         self.value(Kind::Asked(Prompt::Reason))
     }
@@ -188,8 +188,9 @@ impl Form {
         Some((name, algorithm, !table_of(limit).is_empty()))
     }
 
-    /// Returns the body of the edit: the mode, and the limits as in the rule file with the numbers
-    /// as typed. If this program does not know one of the algorithms, the body has no limits.
+    /// Returns the body of the edit: the mode, and the limits in the syntax of rule files, with the
+    /// values as typed. If this program does not know one of the algorithms, the body has no
+    /// limits.
     pub(crate) fn body(&self) -> Value {
         let mut limits: Vec<Map<String, Value>> =
             limits_of(&self.base.rule).map(spoken_value).collect();
@@ -223,12 +224,12 @@ impl Form {
         Value::Object(body)
     }
 
-    /// Returns true if the limits are to be tried, instead of enforced.
+    /// Returns true if the edit tries the limits in a trial, instead of changing the rule.
     pub(crate) fn is_trial(&self) -> bool {
         self.value(Kind::Mode) == TRY
     }
 
-    /// Returns the name of the rule that the edit changes, or of the trial.
+    /// Returns the name of the rule or the trial that the edit changes.
     pub(crate) fn target(&self) -> String {
         let rule = tried(&self.base.name).unwrap_or(&self.base.name);
         let end = if self.is_trial() { TRIAL } else { "" };
@@ -280,8 +281,8 @@ impl Form {
         self.fields.iter().filter(|field| field.is_changed())
     }
 
-    /// Returns true if the edit would have an effect: other values, or another end of the current
-    /// edit.
+    /// Returns true if the edit would have an effect, because it changes a value or the end of the
+    /// current edit.
     pub(crate) fn does_something(&self) -> bool {
         let mut fields = self.fields.iter();
         let ends = fields.find(|field| is_end(field));
@@ -289,14 +290,14 @@ impl Form {
         self.changes().next().is_some() || ends.is_some()
     }
 
-    /// Returns true if the end is empty or equal to the end of the current edit.
+    /// Returns true if the edit keeps the end of the current edit.
     fn keeps_end(&self) -> bool {
         let mut fields = self.fields.iter();
         let end = fields.find(|field| is_end(field));
         end.is_some_and(|field| other_end(&field.before, &field.value()).is_none())
     }
 
-    /// Describes the old and the new end of the edit, if the rule has an edit and they differ.
+    /// Describes how the edit changes the end of the rule's current edit, if it does.
     pub(crate) fn other_end(&self) -> Option<String> {
         self.base.edit.as_ref()?;
         let field = self.fields.iter().find(|field| is_end(field))?;
@@ -327,9 +328,9 @@ impl Form {
         self.edit().command(url)
     }
 
-    /// Updates the form to the rule `now`. Values that the user typed stay, all others are
-    /// replaced. If the form enforces a trial, its values are the trial's, which the user has
-    /// chosen, so they stay when `now` is the tried rule.
+    /// Updates the form to the version `now` of the rule. Values that the user has changed are
+    /// kept, and all others are replaced. If the form edits a trial and `now` is the rule that the
+    /// trial belongs to, all values are kept, because they come from the trial.
     pub(crate) fn rebase(&mut self, now: RuleView, now_ns: u64) {
         if let Some(tried) = self.tried.as_mut().filter(|tried| tried.name == now.name) {
             **tried = now;
@@ -347,14 +348,14 @@ impl Form {
             if let Some(old) = self.fields.iter().find(same).filter(|old| old.is_changed()) {
                 field.input = old.input.clone();
             } else if let Some(old) = self.fields.iter().find(same) {
-                // An unchanged field keeps its cursor and selection.
+                // If the value is still the same, the field keeps its cursor and selection.
                 if old.value() == field.value() {
                     field.input = old.input.clone();
                 } else if let (Input::Text(line), Input::Text(old)) = (&mut field.input, &old.input)
                     && old.is_selected()
                 {
-                    // The old value was selected, so that typing would replace it. The new value is
-                    // selected, too.
+                    // The old value was selected, so the new value is selected too, and typing
+                    // still replaces it.
                     line.select_all();
                 }
             }
@@ -379,7 +380,7 @@ impl Form {
         self.check();
     }
 
-    /// Returns one line for each change.
+    /// Describes each change on one line.
     pub(crate) fn change_lines(&self) -> Vec<String> {
         let tried = self.tried.as_ref().filter(|_| !self.is_trial());
         if let Some(tried) = tried {
@@ -408,8 +409,8 @@ impl Form {
         lines.chain(self.other_end()).collect()
     }
 
-    /// Returns a line for each field that either side changed: label, original value, their value,
-    /// your value.
+    /// Returns a line for each field that this user or the other user has changed: label, original
+    /// value, the other user's value, and this user's value.
     pub(crate) fn versus(&self, theirs: &RuleView) -> Vec<[String; 4]> {
         let other = rule_fields(theirs);
         let mut lines = Vec::new();
@@ -434,7 +435,7 @@ impl Form {
     }
 }
 
-/// Returns the field for the end of the edit.
+/// Creates the field for the time after which the edit expires.
 fn end_of(rule: &RuleView, now_ns: u64) -> Field {
     let left = rule.edit.as_ref().map(|edit| time_left(edit, now_ns));
     let label = Prompt::Expires.label().to_owned();
@@ -460,32 +461,32 @@ fn describe(problem: &Problem) -> String {
     text
 }
 
-// The fields of the edit form: their input, and the problems of a single field.
+// The fields of the edit form, their inputs, and the validation of a single field.
 
-/// The choice among the modes that starts a trial: the limits run in shadow mode beside the rule.
+/// The mode option that starts a trial, which runs the new limits in shadow mode next to the rule.
 const TRY: &str = "try in shadow";
-/// The choices for a rule.
+/// Mode options for a rule.
 const MODES: [&str; 4] = {
     let [enforce, shadow, off] = MODE_NAMES;
     [enforce, shadow, off, TRY]
 };
-/// The choices for a trial: it continues, or its rule gets its limits.
+/// Mode options for a trial: continue it, or enforce its limits in its rule.
 const MODES_OF_TRIAL: [&str; 2] = [TRY, Mode::Enforce.name()];
 
-/// Conversions of the levels, the default first.
+/// Ways to convert bucket levels to the new limits, default first.
 const CARRIES: [&str; 3] = ["keep", "proportional", "reset"];
 
-/// Subject of a field.
+/// The value that a field edits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A field of the limit with this index.
     Limit(usize, &'static config::Field),
-    /// A part of a field whose number comes with each request. The text is a JSON pointer into the
-    /// field's object.
+    /// A part of a limit field whose number is taken from each request. The string is a JSON
+    /// pointer into the field's object.
     Sourced(usize, &'static config::Field, &'static str),
     Mode,
     Carry,
-    /// A prompt for a value outside the body, or for a change of one key.
+    /// A prompt for a value outside the body of the edit, or for a change of a single key.
     Asked(Prompt),
 }
 
@@ -519,7 +520,7 @@ pub(crate) struct Field {
     /// Label, including the name of the limit.
     pub(crate) label: String,
     pub(crate) input: Input,
-    /// Current value. Empty for the default.
+    /// Value before the change. Empty for the default.
     pub(crate) before: String,
     pub(crate) problem: Option<String>,
 }
@@ -551,8 +552,8 @@ impl Field {
         }
     }
 
-    /// Returns the field `field` of limit number `index`, which has the name `name` and the values
-    /// `limit`.
+    /// Creates the form field for `field` of limit number `index`, which has the name `name` and
+    /// the values `limit`.
     fn of_limit(
         index: usize,
         name: &str,
@@ -575,9 +576,9 @@ impl Field {
         }
     }
 
-    /// Returns a form field for each editable part of a number that comes with each request: the
-    /// default for requests without a number, and the bounds. The path of the number cannot be
-    /// edited.
+    /// Creates the form fields for a limit field whose number is taken from each request: the
+    /// default for requests without a number, the maximum, and the period. The source of the number
+    /// cannot be edited.
     fn of_source(
         index: usize,
         name: &str,
@@ -618,7 +619,7 @@ impl Field {
         }
     }
 
-    /// Returns the text to show for a value. For an empty value, this is the default.
+    /// Returns the displayed text of a value. An empty value is displayed as the default.
     pub(crate) fn shown(&self, value: String) -> String {
         match self.kind {
             Kind::Limit(_, field) if value.is_empty() => {
@@ -660,7 +661,7 @@ fn names_of(limit: &Map<String, Value>) -> (&str, &str) {
     (name.unwrap_or(algorithm), algorithm)
 }
 
-/// Returns the fields of a rule: the fields of each limit, and the mode.
+/// Creates the form fields of a rule: the fields of each limit, and the mode.
 fn rule_fields(view: &RuleView) -> Vec<Field> {
     let rule = &view.rule;
     let mut fields = Vec::new();
@@ -702,7 +703,7 @@ pub(crate) fn choose(options: &[&str], at: &mut usize, press: Press) -> bool {
     true
 }
 
-/// Returns the problem of a field outside the body, if any.
+/// Returns the problem of a field whose value is outside the body of the edit, if any.
 pub(crate) fn field_problem(field: &Field) -> Option<String> {
     match field.kind {
         Kind::Asked(prompt) => prompt.problem(&field.value()),

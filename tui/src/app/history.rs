@@ -1,10 +1,10 @@
 //! History of the last hour: request counters of every rule, of all rules together, and of the
 //! buckets that were read. It also covers the store of the last minutes: new buckets and evictions.
 //!
-//! All times are positions on a time axis that continues when Envoy restarts. It follows the
-//! server's clock, and across a restart the viewer's clock. If the app was not watching (the screen
-//! was frozen, or Envoy was unreachable or restarted), there are no samples and the charts have a
-//! gap.
+//! All times are positions on a time axis that continues across restarts of Envoy. The axis follows
+//! the server's clock. Across a restart, the axis follows the viewer's clock instead. Charts have a
+//! gap for the time in which the app was not watching, because the screen was frozen, or Envoy was
+//! unreachable or restarted.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,9 +15,9 @@ use loudou_words::num::{float, fraction};
 
 use super::rows::BucketName;
 
-/// Maximum number of samples of a track. An hour at one sample per second fits, with a margin.
+/// Maximum number of samples in a track. An hour at one sample per second fits, with a margin.
 const MAX_SAMPLES: usize = 4_096;
-/// Maximum number of samples of all rules of all watched Envoys, about 20 MB.
+/// Maximum total number of samples for all rules of all watched Envoys, which take about 20 MB.
 const BUDGET: usize = 400_000;
 
 /// Counters over time.
@@ -56,7 +56,8 @@ impl Axis {
         self.place_ns.saturating_add(ahead).saturating_sub(behind)
     }
 
-    /// Handles an answer with this server time. Returns the answer's position in the history.
+    /// Records an answer that contains the server time `server_ns` and arrived at `read_at`.
+    /// Returns the answer's position on the time axis.
     fn answered(&mut self, server_ns: u64, read_at: Nanos) -> u64 {
         if let Some((last_ns, came)) = self.last.filter(|_| self.is_new_process) {
             self.server_ns = server_ns;
@@ -70,7 +71,7 @@ impl Axis {
 }
 
 impl History {
-    /// Returns the history of one Envoy. The memory budget is divided by the number of `envoys`.
+    /// Creates the history of one Envoy. The memory budget is divided by the number of `envoys`.
     pub(crate) fn of_one(envoys: usize) -> Self {
         Self {
             buckets: BTreeMap::new(),
@@ -82,7 +83,7 @@ impl History {
         }
     }
 
-    /// Handles a restart of Envoy, after which its counters and its clock begin again.
+    /// Handles a restart of Envoy, which resets its counters and its clock.
     pub(crate) fn restart(&mut self) {
         self.axis.is_new_process = true;
         // Leaves a gap even after a fast restart, so that no rate spans the restart.
@@ -94,7 +95,8 @@ impl History {
         self.store.restart();
     }
 
-    /// Adds the totals of a status that arrived at `read_at`. Removed rules are dropped.
+    /// Records the rule totals of a status that arrived at `read_at`. Drops the tracks of rules
+    /// that no longer exist.
     pub(crate) fn note_rules(&mut self, status: &Status, read_at: Nanos, patience_ns: u64) {
         let at_ns = self.axis.answered(status.now_ns, read_at);
         self.store.note(StoreCounts::of(status), at_ns);
@@ -123,8 +125,9 @@ impl History {
         }
     }
 
-    /// Records that a bucket did not exist at `server_ns`, so that the requests since then count,
-    /// beginning with the one that created it. Does nothing if the bucket has a history.
+    /// Records that a bucket did not exist at `server_ns`, so that all its requests since then are
+    /// counted, including the one that created it. Does nothing if the bucket already has a
+    /// history.
     pub(crate) fn note_absent(&mut self, id: &BucketName, server_ns: u64) {
         let at_ns = self.axis.place(server_ns);
         self.buckets.entry(id.clone()).or_insert_with(|| Track {
@@ -134,8 +137,8 @@ impl History {
         });
     }
 
-    /// Adds a bucket as read at `server_ns`, and returns its rates. An hour is kept if the bucket
-    /// `is_open`, otherwise a minute.
+    /// Records the counters of a bucket that was read at `server_ns`, and returns its rates. Keeps
+    /// an hour of history if the bucket `is_open`, and otherwise a minute.
     pub(crate) fn note_bucket(
         &mut self,
         id: &BucketName,
@@ -159,7 +162,7 @@ impl History {
         track.rates()
     }
 
-    /// Returns the position of the server's clock on the time axis.
+    /// Returns the position of a server time on the time axis.
     pub(crate) fn place(&self, server_ns: u64) -> u64 {
         self.axis.place(server_ns)
     }
@@ -313,9 +316,9 @@ impl StoreHistory {
     }
 }
 
-/// Returns a test for rules that count for the total of admitted requests. A request that a shadow
-/// rule or a trial would admit is also counted by the rule that enforces, so it would be counted
-/// twice. If no rule enforces, all rules count.
+/// Returns a predicate for the rules whose admitted requests count towards the total. Rules in
+/// shadow mode and trials are excluded, because enforced rules count the same requests. If no rule
+/// is enforced, all rules are included.
 pub(crate) fn admitting(rules: &[RuleTotals]) -> impl Fn(&RuleTotals) -> bool {
     let enforces = |rule: &RuleTotals| rule.mode == Mode::Enforce.name();
     let any = rules.iter().any(enforces);
@@ -348,7 +351,7 @@ impl Rates {
         }
     }
 
-    /// Converts counts over a time in seconds to rates.
+    /// Converts request counts over a time in seconds to rates per second.
     fn per(self, seconds: f64) -> Self {
         Self {
             admitted: self.admitted / seconds,
@@ -376,7 +379,8 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Returns the counts of a bucket. All refusals count for the current mode of its rule.
+    /// Returns the counts of a bucket. All refusals of the bucket are attributed to the current
+    /// mode of its rule.
     pub(crate) const fn of_bucket(bucket: &BucketView) -> Self {
         let (refused, shadow) = if bucket.shadow {
             (0, bucket.refused)
@@ -406,8 +410,8 @@ impl Counts {
             .saturating_add(self.shadow)
     }
 
-    /// Returns true if these counts may be later than `before`, which means that no counter
-    /// decreased.
+    /// Returns true if no counter is lower than in `before`, so that these counts can be a later
+    /// reading.
     const fn follow(&self, before: &Self) -> bool {
         self.admitted >= before.admitted
             && self.refused >= before.refused
@@ -433,37 +437,38 @@ impl Counts {
     }
 }
 
-// Counters of a bucket or a rule over time. A rate is the difference of two answers divided by the
-// difference of the server's clock, averaged over ten seconds. Sparklines and charts show the rates
-// over time.
+// Counters of a bucket or a rule over time. A rate is the difference between the counters of two
+// answers divided by the server time between the answers, averaged over ten seconds. Sparklines and
+// charts show the rates over time.
 
 /// Time span of a sparkline.
 pub(crate) const WINDOW_NS: u64 = 60_000_000_000;
-/// Nanoseconds per second. Converts a count per nanosecond to a rate.
+/// Nanoseconds per second, to convert durations to seconds.
 const SECOND: f64 = 1e9;
 const SECOND_NS: u64 = 1_000_000_000;
 /// Time over which rates are averaged.
 const SMOOTH_NS: u64 = 10_000_000_000;
-/// Minimum duration of a sample. Shorter samples are joined.
+/// Minimum duration of a sample. A shorter sample is merged with the next one.
 const MIN_SPAN_NS: u64 = 900_000_000;
-/// Minimum time for a rate. Over a shorter time, a few requests would look like many.
+/// Minimum time over which a rate is computed. Over a shorter time, a few requests would look like
+/// a high rate.
 const MIN_RATED_NS: u64 = 1_900_000_000;
-/// A chart column stays empty if less of its time than this is known.
+/// Minimum recorded time of a chart column. A column with less recorded time stays empty.
 const MIN_KNOWN_NS: u64 = 125_000_000;
 
-/// Time and number of samples that a track keeps.
+/// Limits on the samples that a track keeps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retention {
-    /// Time before the last answer.
+    /// Time before the last answer for which samples are kept.
     pub(crate) span_ns: u64,
     /// Maximum number of samples.
     pub(crate) most: usize,
-    /// Maximum time between two answers. A longer one is recorded as a gap, because the app did not
-    /// watch it.
+    /// Maximum time between two answers. A longer time is recorded as a gap, because the app was
+    /// not watching.
     pub(crate) patience_ns: u64,
 }
 
-/// The requests between two answers.
+/// Numbers of requests between two answers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Sample {
     from_ns: u64,
@@ -485,7 +490,7 @@ impl Sample {
         per_second(&self.counts, self.len_ns())
     }
 
-    /// Returns the sum of two samples of the same time.
+    /// Returns the sum of two samples that cover the same time.
     fn plus(self, other: Self) -> Self {
         Self {
             counts: self.counts.plus(&other.counts),
@@ -513,9 +518,9 @@ pub(crate) struct Track {
 }
 
 impl Track {
-    /// Adds the counters at `at_ns`, and returns the changes since the last answer. If a counter
-    /// decreased, the counters belong to a new bucket or rule of the same name, and the rates
-    /// restart.
+    /// Records the counters at `at_ns`, and returns the requests since the last answer as a sample.
+    /// If a counter decreased, the counters belong to a new bucket or rule with the same name, so
+    /// there is no sample.
     pub(crate) fn note(
         &mut self,
         counts: Counts,
@@ -541,8 +546,8 @@ impl Track {
         Some(sample)
     }
 
-    /// Adds a sample, and drops old ones. Consecutive samples without requests are joined, and so
-    /// are short ones.
+    /// Appends a sample, and drops old samples. Consecutive samples are merged if they contain no
+    /// requests, or if the earlier one is short.
     fn push(&mut self, sample: Sample, retention: &Retention) {
         self.at_ns = sample.to_ns;
         let last = self.samples.back_mut();
@@ -569,14 +574,14 @@ impl Track {
         }
     }
 
-    /// Handles a restart, after which counters begin at 0.
+    /// Handles a restart, after which the counters start at 0.
     const fn restart(&mut self) {
         self.counts = None;
     }
 
-    /// Returns the rates over the last ten seconds, or `None` until two polls are far enough apart.
-    /// If a sample began before the ten seconds, for example because of a gap, its average rate
-    /// counts for the overlapping part.
+    /// Returns the rates over the last ten seconds, or `None` if the samples cover too short a
+    /// time. If a sample began more than ten seconds ago, for example because of a gap, its average
+    /// rate is used for the part within the ten seconds.
     pub(crate) fn rates(&self) -> Option<Rates> {
         let begin = self.at_ns.saturating_sub(SMOOTH_NS);
         let (mut sum, mut from) = (Rates::default(), self.at_ns);
@@ -592,8 +597,8 @@ impl Track {
         (ns >= MIN_RATED_NS).then(|| sum.per(float(ns) / SECOND))
     }
 
-    /// Returns the highest rate between two answers within the last minute, or `None` if none is
-    /// known. A time of less than a second counts as a second.
+    /// Returns the highest rate of any sample in the last minute, or `None` if there are no
+    /// samples. A sample shorter than a second is treated as one second long.
     pub(crate) fn peak(&self) -> Option<f64> {
         let begin = self.at_ns.saturating_sub(WINDOW_NS);
         let recent = self.samples.iter().rev();
@@ -602,7 +607,8 @@ impl Track {
         rates.map(|rates| rates.all()).reduce(f64::max)
     }
 
-    /// Returns the time since which the requests of the last minute are known.
+    /// Returns the time since which requests have been recorded, at most a minute before the last
+    /// answer.
     pub(crate) fn known_since(&self) -> u64 {
         let first = self
             .samples
@@ -611,16 +617,17 @@ impl Track {
         first.max(self.at_ns.saturating_sub(WINDOW_NS))
     }
 
-    /// Returns the requests counted since `from_ns`. A sample that contains this time counts as a
-    /// whole.
+    /// Returns the requests counted since `from_ns`. A sample that spans this time is counted in
+    /// full.
     pub(crate) fn counted_since(&self, from_ns: u64) -> Counts {
         let samples = self.samples.iter().rev();
         let samples = samples.take_while(|sample| sample.to_ns > from_ns);
         samples.fold(Counts::default(), |sum, sample| sum.plus(&sample.counts))
     }
 
-    /// Returns the counts of the last `span_ns`, or of a slightly longer time, or `None` if part of
-    /// that time is unknown. Counts are known over a gap, but not over a restart.
+    /// Returns the counts of the last `span_ns`, rounded up to whole samples, or `None` if the
+    /// samples do not cover that time. Samples cover the gaps between polls, but not restarts of
+    /// Envoy.
     pub(crate) fn counted(&self, span_ns: u64) -> Option<Counts> {
         let begin = self.at_ns.checked_sub(span_ns)?;
         let (mut sum, mut known) = (Counts::default(), self.at_ns);
@@ -637,19 +644,19 @@ impl Track {
         None
     }
 
-    /// Returns the rates of the last minute in `columns` steps, oldest first, with `None` for times
-    /// that were not watched.
+    /// Returns the rates of the last minute in `columns` equal steps, oldest first. A step in which
+    /// the app was not watching is `None`.
     pub(crate) fn series(&self, columns: u16) -> Vec<Option<Rates>> {
         let step_ns = WINDOW_NS.checked_div(columns.into()).unwrap_or(1);
         self.resampled(signed(self.at_ns), step_ns, columns)
     }
 
-    /// Returns the rates of the time before `end_ns` in `columns` steps, oldest first, with `None`
-    /// for times that were not watched. Steps begin at multiples of their length, so that a column
-    /// keeps its value while it moves.
+    /// Returns the rates of the `span_ns` before `end_ns` in `columns` equal steps, oldest first. A
+    /// step in which the app was not watching is `None`. Steps begin at multiples of their length,
+    /// so that a column keeps its value when the chart scrolls.
     pub(crate) fn chart(&self, span_ns: u64, end_ns: u64, columns: u16) -> Vec<Option<Rates>> {
         let step_ns = span_ns.checked_div(columns.into()).unwrap_or(1).max(1);
-        // The last column is left out until enough of it is known.
+        // The newest column is omitted until enough of its time has been recorded.
         let begun = end_ns.saturating_sub(least_known(step_ns));
         let end_ns = begun.div_ceil(step_ns).saturating_mul(step_ns);
         self.resampled(signed(end_ns), step_ns, columns)
@@ -689,7 +696,7 @@ impl Track {
     }
 }
 
-/// Returns how much of a column's time has to be known.
+/// Returns the minimum recorded time of a column.
 fn least_known(step_ns: u64) -> u64 {
     MIN_KNOWN_NS.min(step_ns / 8)
 }

@@ -1,5 +1,5 @@
-//! Applies a poll. It computes the rates since the previous poll, sorts the rows, and keeps the
-//! selection.
+//! Applies the snapshot of a poll to the state. Computes the request rates, sorts the rows, and
+//! keeps the selection.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,19 +28,20 @@ const MAX_ROWS: usize = 2_000;
 
 /// Applies a snapshot, or keeps it for later while the screen is frozen.
 pub(crate) fn polled(state: &mut State, snapshot: Box<Snapshot>) {
-    // The status is the first call of a poll. If later calls were slow, its totals are `status_age`
-    // old when the poll ends.
+    // The first call of a poll reads the status, so its totals are `status_age` old when the poll
+    // ends.
     let read_at = state.now.get().saturating_sub(snapshot.status_age.get());
     let read_at = Nanos::new(read_at);
     again::note(state, &snapshot);
-    // Without data, there is nothing to freeze.
+    // Before the first snapshot, there is nothing to freeze.
     match &mut state.frozen {
         Some(frozen) if state.data.is_some() => keep(frozen, snapshot, read_at),
         _ => apply(state, *snapshot, read_at),
     }
 }
 
-/// Keeps the newest snapshot, and merges in the parts of earlier ones that are sent only once.
+/// Keeps the newest snapshot, and merges in the events and rules of earlier snapshots, which are
+/// read only once.
 fn keep(frozen: &mut Frozen, mut snapshot: Box<Snapshot>, read_at: Nanos) {
     let earlier = frozen.waiting.take();
     let same = |earlier: &Snapshot| earlier.status.instance == snapshot.status.instance;
@@ -76,7 +77,7 @@ fn apply(state: &mut State, mut snapshot: Snapshot, read_at: Nanos) {
         data.rows.clear();
         (data.whole_ns, data.complete_ns) = (None, None);
     }
-    // A bucket without history did not exist at the last time at which all buckets were known.
+    // A bucket without history did not exist when all buckets were last known.
     let absent_ns = data.complete_ns;
     let patience_ns = state.patience().get();
     let history = &mut state.history;
@@ -106,15 +107,15 @@ fn apply(state: &mut State, mut snapshot: Snapshot, read_at: Nanos) {
             history.note_bucket(id, counts, as_of_ns, (is_open, patience_ns))
         },
     );
-    // The history of a bucket without a row is dropped, so that the history is bounded like the
-    // rows.
+    // The history of a bucket is dropped with its row, so that the limit on rows also limits the
+    // memory of histories.
     let rows: BTreeSet<&BucketName> = data.rows.iter().map(|row| &row.id).collect();
     let tracks = &mut history.buckets;
     tracks.retain(|id, _| rows.contains(id) || Some(id) == open.as_ref());
     let used = snapshot.status.store.used;
     data.truncated = snapshot.truncated && used > count(data.rows.len());
-    // While buckets are evicted, some rows may belong to evicted buckets, so an equal number of
-    // rows and buckets proves nothing.
+    // If the store has evicted buckets, some rows may belong to evicted buckets. In that case,
+    // having as many rows as buckets does not mean that every bucket is known.
     let store = &snapshot.status.store;
     let keeps_all = store.evicted_lossy == 0 && store.evicted_lossless == 0;
     if !snapshot.truncated || (keeps_all && !data.truncated) {
@@ -147,7 +148,8 @@ fn apply(state: &mut State, mut snapshot: Snapshot, read_at: Nanos) {
     arrange(state);
 }
 
-/// Returns the new events about bans, overrides or edits that ended automatically.
+/// Returns the new events about bans, overrides and edits that expired or that a new configuration
+/// ended.
 fn ended(data: &Data, events: &[Event]) -> Vec<Event> {
     let newest = data.events.first().map_or(0, |event| event.seq);
     let ends = |event: &&Event| {
@@ -161,9 +163,10 @@ fn ended(data: &Data, events: &[Event]) -> Vec<Event> {
     events.iter().filter(ends).cloned().collect()
 }
 
-/// Shows a message about changes that ended, because the user may rely on them.
+/// Shows a message about changes that have ended, because the user may still rely on them.
 fn tell_ends(state: &mut State, ended: Vec<Event>) {
-    /// If more changes ended, the message only has their number.
+    /// Maximum number of ended changes that are named. If more have ended, the message only
+    /// contains their number.
     const MAX_NAMED: usize = 2;
     if ended.len() > MAX_NAMED {
         return state.toast(
@@ -184,7 +187,7 @@ fn tell_ends(state: &mut State, ended: Vec<Event>) {
     }
 }
 
-/// Stores the rules that were read, and the values that are derived from them.
+/// Stores the rules that were read, and values that are derived from the rules.
 fn take_rules(data: &mut Data, rules: Rules) {
     data.numbers = targets::numbers(&rules.rules);
     data.rules = Rules {
@@ -194,8 +197,8 @@ fn take_rules(data: &mut Data, rules: Rules) {
     data.running = Running::default();
 }
 
-/// Returns the rules in order, except that each rule that shadows another follows that rule
-/// directly.
+/// Returns the rules in their original order, except that each rule that shadows another directly
+/// follows the shadowed rule.
 fn beside(rules: &[RuleView]) -> Vec<RuleView> {
     let shadowed = |rule: &RuleView| {
         let other = rule.rule.get("shadows").and_then(Value::as_str);
@@ -220,7 +223,8 @@ fn beside(rules: &[RuleView]) -> Vec<RuleView> {
     ordered
 }
 
-/// Marks the buckets of rules in shadow mode, because older versions of the filter do not.
+/// Marks the buckets of rules in shadow mode, because older versions of the filter do not mark
+/// them.
 fn mark_shadow(snapshot: &mut Snapshot) {
     let rules = snapshot.status.rules.iter();
     let shadow: BTreeSet<&str> = rules
@@ -232,7 +236,7 @@ fn mark_shadow(snapshot: &mut Snapshot) {
     }
 }
 
-/// Merges the buckets of a poll into the rows, with the rates that `note` returns.
+/// Merges the buckets of a poll into the rows. `note` returns the rates of a bucket.
 fn merge(
     rows: &mut Vec<Row>,
     snapshot: &mut Snapshot,
@@ -240,7 +244,7 @@ fn merge(
     mut note: impl FnMut(&BucketName, &BucketView, u64) -> Option<Rates>,
 ) {
     let mut known: BTreeMap<BucketName, Row> = BTreeMap::new();
-    // If everything was read, a bucket that is missing from the snapshot no longer exists.
+    // If the poll read all buckets, a bucket that is missing from the snapshot no longer exists.
     if snapshot.truncated {
         known.extend(rows.drain(..).map(|row| (row.id.clone(), row)));
     }
@@ -259,9 +263,9 @@ fn merge(
         };
         known.insert(id, row);
     }
-    // With more rows than buckets in the store, some of the buckets were evicted. They are probably
-    // those that were read the longest time ago. Buckets with a single request are left out first,
-    // so that keys that a client invents do not push others out.
+    // If there are more rows than buckets in the store, some buckets were evicted, probably the
+    // least recently read ones. Buckets with a single request are left out first, so that keys that
+    // a client invents do not push others out.
     let used = usize::try_from(snapshot.status.store.used).unwrap_or(MAX_ROWS);
     let most = used.max(read).min(MAX_ROWS);
     if known.len() > most {
@@ -280,11 +284,11 @@ fn merge(
     *rows = known.into_values().collect();
 }
 
-/// Returns the widths of the longest texts.
+/// Returns the widths of the longest rule name, key and capacity.
 fn longest(rows: &[Row]) -> Longest {
     let of = |text: &str| width(&safe(text));
     rows.iter().fold(Longest::default(), |longest, row| {
-        // An override has a mark after the key.
+        // If a key has an override, the table shows a mark after the key.
         let mark = if row.view.own.is_some() { 2 } else { 0 };
         let capacity = row.limit().map_or(0, |limit| limit.capacity);
         Longest {
@@ -296,7 +300,7 @@ fn longest(rows: &[Row]) -> Longest {
 }
 
 fn note_events(data: &mut Data, events: Vec<Event>, last_seq: u64, lost: u64) {
-    // After a restart the server numbers events from 1 again.
+    // After a restart, the server numbers events from 1 again.
     if last_seq < data.last_seq {
         data.events.clear();
     }
@@ -309,20 +313,20 @@ fn note_events(data: &mut Data, events: Vec<Event>, last_seq: u64, lost: u64) {
     data.events_lost = data.events_lost.saturating_add(lost);
 }
 
-/// Filters and sorts the rows again. The selection stays on its bucket.
+/// Applies the filter and the sort order to the rows again. The selection stays on its bucket.
 pub(crate) fn arrange(state: &mut State) {
     let rows = state.data.as_ref().map_or(&[][..], |data| &data.rows);
     state.table.arrange(rows.iter(), table_height(state.size));
 }
 
-/// Sorts by another column or in the other direction.
+/// Changes the sort column or direction.
 pub(crate) fn sort(state: &mut State, sort: Sort) {
     state.table.sort = sort;
     state.table.rewind();
     arrange(state);
 }
 
-/// Applies a filter text, if it is a valid filter.
+/// Applies the filter `text`, if it is valid.
 pub(crate) fn filter_by(state: &mut State, text: &str) {
     if let Ok(filter) = Filter::parse(text) {
         state.table.filter = filter;
@@ -330,13 +334,13 @@ pub(crate) fn filter_by(state: &mut State, text: &str) {
         state.table.filter_error = None;
         state.table.pinned = None;
         state.table.rewind();
-        // The matching buckets may not have been read yet.
+        // A poll starts at once, because the matching buckets may not have been read yet.
         state.link.hurry(state.now);
         arrange(state);
     }
 }
 
-/// Shows the buckets of a rule.
+/// Shows only the buckets of a rule, on the Buckets screen.
 pub(crate) fn buckets_of(state: &mut State, rule: &str) {
     filter_by(state, &format!("rule = {rule}"));
     state.screen = Screen::HOME;

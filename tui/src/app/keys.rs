@@ -18,8 +18,8 @@ use super::screens::SCREENS;
 use super::state::{Mode, State};
 use super::{explain, screens};
 
-/// Returns all keys in the order of the help and the palette: shared keys, then the keys of each
-/// screen, then the rest.
+/// Returns all bindings in the order of the help and the palette: shared bindings, then the
+/// bindings of each screen, then the rest.
 pub(crate) fn all() -> impl Iterator<Item = &'static Binding> {
     let of_screens = SCREENS.iter().flat_map(|view| view.about().keys);
     let tabs = SCREENS.iter().map(|view| &view.about().tab);
@@ -31,7 +31,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Binding> {
         .chain(REST)
 }
 
-/// Returns the place that receives keys.
+/// Returns the place that receives key presses now: the current screen or the open dialog.
 pub(crate) fn place(state: &State) -> Places {
     match &state.mode {
         Mode::Browse => state.screen.place(),
@@ -55,15 +55,15 @@ pub(crate) fn place(state: &State) -> Places {
     }
 }
 
-/// Returns the command of `press` in `place`.
+/// Returns the command that `press` runs in `place`.
 pub(crate) fn find(place: Places, press: Press) -> Option<Command> {
     let mut works = all().filter(|b| b.places & place != 0);
     let found = works.find(|b| b.keys.contains(&press));
     found.map(|b| b.command)
 }
 
-/// Returns true if a binding is listed. The answer "yes, at all" is listed only if the question
-/// offers it.
+/// Returns true if the help, the footer and the palette list a binding. The binding of the answer
+/// "yes, at all" is listed only if the question offers this answer.
 pub(crate) fn is_listed(state: &State, binding: &Binding) -> bool {
     match binding.command {
         Command::YesAll => state.targets.len() > 1 && of_one(state).is_none(),
@@ -71,13 +71,14 @@ pub(crate) fn is_listed(state: &State, binding: &Binding) -> bool {
     }
 }
 
-/// Returns the binding of a key that works on another screen.
+/// Returns the binding of a key that works on some screen.
 pub(crate) fn elsewhere(press: Press) -> Option<&'static Binding> {
     let mut works = all().filter(|b| b.places & BROWSE != 0);
     works.find(|b| b.keys.contains(&press))
 }
 
-/// Returns why the question on the screen concerns one Envoy only, if it does.
+/// Returns why the open question concerns only one Envoy, or `None` if the answer can be sent to
+/// all.
 fn of_one(state: &State) -> Option<&'static str> {
     match &state.mode {
         Mode::Confirm(pending) => pending.of_one(),
@@ -93,7 +94,8 @@ pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
             .then(|| "no bucket is selected".to_owned())
     };
     let locked = state.locked().map(ToOwned::to_owned);
-    // Questions and copied texts contain keys.
+    // These commands are disabled while keys are hidden, because their questions or the copied text
+    // contain keys.
     let names_keys = matches!(
         command,
         Command::Start(_)
@@ -139,7 +141,8 @@ pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
             let none = state.data.is_none();
             none.then(|| "no data yet".to_owned())
         }
-        // Another Envoy may offer or lack changes, so the command can run.
+        // Changes may be missing at another Envoy, so the command can run even if none are missing
+        // here.
         Command::Again if state.targets.len() > 1 => locked.filter(|_| state.settings.read_only),
         Command::Again => locked.or_else(|| {
             let lost = state.ledger.lost();
@@ -166,15 +169,15 @@ fn unread_rule(state: &State) -> Option<String> {
     }
 }
 
-/// Returns why the current rule has no edit to drop, if it has none.
+/// Returns why the edit of the current rule cannot be dropped, if the rule has no edit.
 fn unedited_rule(state: &State) -> Option<String> {
     let rule = screens::target_rule(state)?;
     let is_edited = state.rule_named(&rule)?.edit.is_some();
     (!is_edited).then(|| "the rule is not edited".to_owned())
 }
 
-/// Returns why the current key cannot get an override, if it cannot. A key that ends in `*` would
-/// create an override for all keys with that prefix, and clients may choose such a key.
+/// Returns why the current key cannot be overridden, if it cannot. An override of a key that ends
+/// in `*` would apply to all keys with that prefix, and a client may be able to choose such a key.
 fn prefix(state: &State) -> Option<String> {
     let id = screens::target(state)?;
     let start = id.key.strip_suffix('*')?;
@@ -190,7 +193,7 @@ fn lost_name(state: &State) -> Option<String> {
     lost.then(|| "the name of this key was lost; it returns with its next bucket".to_owned())
 }
 
-// The key table: one line for each binding.
+// The key table, with one line for each binding.
 
 const BUCKETS: Places = Screen::HOME.place();
 /// All screens except the home screen.
@@ -204,8 +207,8 @@ const LISTS: Places = BROWSE | SORT | HELP | EXPLAINED;
 const QUESTIONS: Places = CONFIRM | FORM_CONFIRM | FORM_SENDING | FORM_CONFLICT;
 const ALL: Places = Places::MAX;
 
-/// The first of the shared keys. If two lines have the same key, the first line that works in a
-/// place wins.
+/// The first shared bindings. If two bindings have the same key, the first binding that applies to
+/// a place takes precedence.
 #[rustfmt::skip]
 const OPEN_AND_EDIT: &[Binding] = &[
     bind((C::Open, &[k(Enter)], BUCKETS, 1, "open", "open the bucket: its funnel and numbers")),
@@ -213,7 +216,7 @@ const OPEN_AND_EDIT: &[Binding] = &[
     bind((C::Edit, &[c('e')], A_RULE, 4, "edit", "edit the limits of the rule")),
 ];
 
-/// The remaining shared commands. The screens' tabs follow them.
+/// The remaining shared bindings. The bindings that open the screens follow them.
 #[rustfmt::skip]
 const ACT: &[Binding] = &[
     bind((C::Freeze, &[c(' ')], BROWSE, 9, "freeze", "freeze or resume the screen")),
@@ -236,7 +239,7 @@ const ACT: &[Binding] = &[
     bind((C::Back, &[k(Esc)], BUCKETS, 11, "all", "clear the filter")),
 ];
 
-/// Keys for changing screens, in lists, and in dialogs over the screens.
+/// Bindings that switch between screens, and bindings in lists and dialogs.
 #[rustfmt::skip]
 const REST: &[Binding] = &[
     bind((C::NextScreen, &[k(Tab)], BROWSE, 0, "next", "go to the next screen")),
@@ -244,7 +247,7 @@ const REST: &[Binding] = &[
     bind((C::Palette, &[c(':')], BROWSE, 14, "palette", "find a command, a rule or an Envoy by name")),
     bind((C::Help, &[c('?')], BROWSE, ALWAYS, "help", "show the keys of this screen")),
     bind((C::Quit, &[c('q')], BROWSE, ALWAYS, "quit", "quit loudou")),
-    // In lists: rows, limits of a bucket, events, menus, help.
+    // Bindings in lists: rows, the limits of a bucket, events, menus, help.
     bind((C::Down, &[k(Down), c('j')], LISTS, 0, "down", "move down (on Bucket: the next limit)")),
     bind((C::Up, &[k(Up), c('k')], LISTS, 0, "up", "move up")),
     bind((C::PageDown, &[k(PageDown)], LISTS, 0, "page-down", "move a page down")),
@@ -253,7 +256,7 @@ const REST: &[Binding] = &[
     bind((C::HalfUp, &[ctrl('u')], LISTS, 0, "half-up", "move half a page up")),
     bind((C::Top, &[c('g'), k(Home)], LISTS, 0, "top", "move to the first")),
     bind((C::Bottom, &[c('G'), k(End)], LISTS, 0, "bottom", "move to the last")),
-    // In dialogs over the screens.
+    // Bindings in dialogs.
     bind((C::Down, &[k(Down), c('j')], QUESTIONS, 0, "down", "read on")),
     bind((C::Up, &[k(Up), c('k')], QUESTIONS, 0, "up", "read back")),
     bind((C::PageDown, &[k(PageDown), ctrl('d')], QUESTIONS, 0, "page-down", "read the next page")),
@@ -295,7 +298,7 @@ const REST: &[Binding] = &[
     bind((C::No, &[k(Esc)], FORM_SENDING, 1, "close", "close; a message will show the result")),
     bind((C::Yes, &[k(Enter)], FORM_CONFLICT, 1, "merge", "keep your changes, take the rest from theirs")),
     bind((C::No, &[k(Esc)], FORM_CONFLICT, 2, "back", "back to the form")),
-    // Everywhere.
+    // Bindings that work everywhere.
     bind((C::Suspend, &[ctrl('z')], ALL, 0, "suspend", "suspend loudou and return to the shell")),
     bind((C::Quit, &[ctrl('c')], ALL, 0, "quit", "quit loudou from anywhere")),
 ];

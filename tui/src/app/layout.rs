@@ -1,4 +1,4 @@
-//! Positions on the screen, for drawing and for the mouse.
+//! Vertical layout of the screen.
 //!
 //! ```text
 //! 0          name, screens, connection
@@ -8,7 +8,7 @@
 //! last       footer: keys
 //! ```
 
-/// Minimum terminal size. On a smaller terminal only one line is drawn.
+/// Minimum terminal size. On a smaller terminal, only one line is drawn.
 pub(crate) const LEAST: (u16, u16) = (40, 10);
 /// Number of lines above the body.
 pub(crate) const HEAD: u16 = 2;

@@ -1,8 +1,8 @@
 //! State of the connection, and the time of the next poll.
 //!
-//! Polls never overlap. After a failure the next poll waits 0.5 s. Each further failure doubles the
-//! wait, up to 8 s. Up to a quarter is subtracted at random, so that many viewers do not reconnect
-//! at the same time. A success resets the wait.
+//! Polls never overlap. After a failure, the next poll waits 0.5 s. Each further failure doubles
+//! the wait, up to 8 s. Up to a quarter of the wait is subtracted at random, so that many viewers
+//! do not reconnect at the same time. A success resets the wait.
 
 use loudou_limiter::{Nanos, mix};
 
@@ -24,7 +24,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Returns true if a poll is due. The poll then counts as started.
+    /// Returns true if a poll is due, and records it as started.
     pub(crate) fn start(&mut self, now: Nanos) -> bool {
         let starts = self.in_flight.is_none() && now >= self.due;
         if starts {

@@ -1,5 +1,5 @@
-//! The keys of all watched Envoys, with sums. A client whose requests are spread over the Envoys is
-//! one row.
+//! Merges the keys of all watched Envoys and sums their rates. A client whose requests are spread
+//! over several Envoys has a single row.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use super::history::Rates;
 use super::rows::{BucketName, Row};
 use super::table::Table;
 
-/// Rows that were read longer ago than this are ignored as outdated. A key with requests is read
-/// every few seconds.
+/// Rows that were read longer ago than this are ignored as outdated. A key that receives requests
+/// is read every few seconds.
 const RECENT: Nanos = Nanos::from_secs(15);
 /// Maximum number of rows. The rows with the most refusals are kept.
 const MAX_ROWS: usize = 2_000;
@@ -22,21 +22,22 @@ const MAX_ROWS: usize = 2_000;
 pub(crate) struct Keys {
     pub(crate) table: Table,
     pub(crate) rows: Vec<KeyRow>,
-    /// Time at which the Envoys began to read keys for this table. The first rate of a key spans
-    /// the time since it was last read, which may be long before.
+    /// Time at which the app began to read the keys of all Envoys for this table. The first rate of
+    /// a key covers the time since the key was last read, which may have been much earlier.
     pub(crate) since: Nanos,
 }
 
-/// A key at all Envoys.
+/// A key with its data from all Envoys.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyRow {
-    /// The bucket at the Envoy where its state is worst, with the summed rates.
+    /// The bucket from the Envoy at which its state is worst, with the rates summed over all
+    /// Envoys.
     pub(crate) row: Row,
-    /// The key's data at each Envoy, in Envoy order, with `None` where it has no bucket.
+    /// The key's data at each Envoy, in Envoy order. `None` if the key has no bucket there.
     pub(crate) at: Vec<Option<Part>>,
 }
 
-/// A key at one Envoy.
+/// The data of a key at one Envoy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     pub(crate) state: BucketState,
@@ -44,7 +45,7 @@ pub(crate) struct Part {
     pub(crate) rates: Option<Rates>,
 }
 
-/// The part of the sums that each Envoy reads.
+/// The keys to read from each Envoy for the sums.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Summed {
     /// The keys on screen.
@@ -52,12 +53,12 @@ pub(crate) struct Summed {
     pub(crate) filter: Filter,
 }
 
-/// Time for which the first rates count as new.
+/// How long rates count as new after the table was opened.
 const FIRST: Nanos = Nanos::from_secs(3);
 
 impl Keys {
-    /// Returns true if some rates may still span the time since a key was last read before the
-    /// table opened.
+    /// Returns true if the table was opened so recently that some rates may still cover time before
+    /// it was opened.
     pub(crate) const fn is_new(&self, now: Nanos) -> bool {
         now.since(self.since).get() < FIRST.get()
     }
@@ -80,7 +81,7 @@ impl Keys {
         rows.map(|key| key.row.id.clone()).chain(missing).collect()
     }
 
-    /// Filters and sorts the rows again.
+    /// Applies the filter and the sort order to the rows again.
     pub(crate) fn arrange(&mut self, height: usize) {
         let rows = self.rows.iter().map(|key| &key.row);
         self.table.arrange(rows, height);
@@ -117,8 +118,8 @@ impl KeyRow {
         self.row.rates = sum;
     }
 
-    /// Returns the number of the Envoy at which the key is refused most or, without refusals,
-    /// admitted most.
+    /// Returns the number of the Envoy at which the key is refused most or, if it is refused
+    /// nowhere, admitted most.
     pub(crate) fn worst(&self) -> Option<usize> {
         let weight = |part: &Part| {
             let rates = part.rates.unwrap_or_default();
@@ -131,7 +132,8 @@ impl KeyRow {
     }
 }
 
-/// Merges the keys of all Envoys. Each Envoy that answers contributes its clock and its rows.
+/// Merges the keys of all Envoys. `envoys` contains the clock and the rows of each Envoy, or `None`
+/// for an Envoy that does not answer.
 pub(crate) fn merge(envoys: &[Option<(u64, &[Row])>]) -> Vec<KeyRow> {
     let mut merged: BTreeMap<&BucketName, KeyRow> = BTreeMap::new();
     for (number, envoy) in envoys.iter().enumerate() {

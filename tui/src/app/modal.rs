@@ -25,8 +25,8 @@ use super::text_field::TextField;
 use super::undoing;
 use loudou_client::change::Change;
 
-/// Handles a key with its command, if any. The mode is taken out of the state, and put back unless
-/// the key ends it.
+/// Handles a key press in a dialog. `command` is the command that the key runs, if any. The mode is
+/// moved out of the state, and moved back unless the key closes the dialog.
 pub(crate) fn pressed(
     state: &mut State,
     press: Press,
@@ -63,7 +63,7 @@ pub(crate) fn pressed(
     }
 }
 
-/// Handles pasted text. It is inserted into a field and never runs commands.
+/// Handles pasted text. The text is inserted into a field and never runs commands.
 pub(crate) fn pasted(state: &mut State, text: &str) {
     match &mut state.mode {
         Mode::Edit(form) if form.stage == Stage::Editing => form.paste(text),
@@ -96,7 +96,7 @@ fn filter(
                 state.mode = Mode::Filter(line, before);
             }
         }
-        // The previous filter is applied again, with its selection.
+        // Cancelling restores the previous filter.
         Some(_) => screens::shown(state).filter(state, &before),
         None => {
             line.press(press);
@@ -150,7 +150,7 @@ fn palette(
             if let Some((name, text)) = chosen {
                 line = TextField::default();
                 line.paste(&name);
-                // The text may match other entries as well.
+                // The name may match other entries too, so the completed entry is selected again.
                 let mut found = palette::search(state, line.text()).into_iter();
                 at = found.position(|found| found.text() == text).unwrap_or(0);
             }
@@ -259,7 +259,7 @@ fn confirm(
     }
 }
 
-/// Handles a key in the form for one rate-limit key.
+/// Handles a key press in the form that changes a single rate-limit key.
 fn of_key(state: &mut State, mut form: Box<KeyForm>, press: Press, command: Option<Command>) {
     match command {
         Some(Command::No) => return,
@@ -312,7 +312,7 @@ fn form_key(
     state.mode = Mode::Edit(form);
 }
 
-/// Returns the form's edit as of now, and records it as sent.
+/// Returns the form's edit, ready to send, and records it as sent.
 fn sending(state: &mut State, form: &Form) -> Box<Sending> {
     let mut edit = form.edit();
     edit.keep_end(&form.base, state.polled_ns());
@@ -321,7 +321,7 @@ fn sending(state: &mut State, form: &Form) -> Box<Sending> {
     sending
 }
 
-/// Asks whether to send the edit, or shows its problems.
+/// Asks whether to send the edit or, if it has problems, shows them.
 pub(crate) fn ask_to_send(state: &mut State, form: &mut Form) {
     form.check();
     let wrong = form.problem_count();

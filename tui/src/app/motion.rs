@@ -2,7 +2,7 @@
 
 use super::command::Command;
 
-/// Returns true if a command moves in lists.
+/// Returns true if a command moves the selection in a list.
 pub(crate) const fn is_motion(command: Command) -> bool {
     use Command::{Bottom, Down, HalfDown, HalfUp, PageDown, PageUp, Top, Up};
     matches!(
@@ -11,7 +11,7 @@ pub(crate) const fn is_motion(command: Command) -> bool {
     )
 }
 
-/// Returns the index after a movement in a list with `len` entries.
+/// Returns the index to which a command moves in a list with `len` entries.
 pub(crate) fn moved(at: usize, len: usize, page: usize, command: Command) -> usize {
     let last = len.saturating_sub(1);
     let half = (page / 2).max(1);

@@ -1,5 +1,5 @@
-//! The mouse. A click acts on the element that was drawn under it. The wheel scrolls lists, menus,
-//! help and forms.
+//! Handles the mouse. A click acts on the element that was drawn under it. The wheel scrolls lists,
+//! menus, help and forms.
 
 use super::browse;
 use super::command::Command;
@@ -13,10 +13,10 @@ use super::screen::EXPLAINED;
 use super::screens;
 use super::state::{Mode, State};
 
-/// Number of rows per turn of the wheel.
+/// Number of rows that a step of the wheel scrolls.
 const WHEEL: usize = 3;
 
-/// Handles a mouse action. Returns the key that it stands for, if any.
+/// Handles a mouse action. Returns the key press that the action stands for, if any.
 pub(crate) fn moused(state: &mut State, mouse: Mouse, effects: &mut Vec<Effect>) -> Option<Press> {
     match (mouse.action, mouse.spot) {
         (MouseAction::WheelUp, _) => wheel(state, Command::Up, effects),
@@ -28,7 +28,7 @@ pub(crate) fn moused(state: &mut State, mouse: Mouse, effects: &mut Vec<Effect>)
     None
 }
 
-/// Handles a click on anything but a key. The clicked element may already be gone.
+/// Handles a click on an element that does not stand for a key. The element may no longer exist.
 fn clicked(state: &mut State, spot: Spot, effects: &mut Vec<Effect>) {
     match (&mut state.mode, spot) {
         (Mode::Browse, Spot::Tab(screen)) => browse::run(state, Command::Show(screen), effects),
@@ -66,7 +66,7 @@ fn clicked(state: &mut State, spot: Spot, effects: &mut Vec<Effect>) {
     }
 }
 
-/// Selects the choice that was clicked.
+/// Selects the option that was clicked.
 fn choose(fields: &mut [Field], spot: Spot) {
     if let Spot::Choice(field, choice) = spot
         && let Some(field) = fields.get_mut(field)
@@ -97,6 +97,6 @@ fn wheel(state: &mut State, motion: Command, effects: &mut Vec<Effect>) {
 
 /// Runs a command of the open dialog.
 fn run(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
-    // The dialog runs the command and ignores the key.
+    // The key is a placeholder: the dialog runs the command and ignores the key.
     modal::pressed(state, Press::plain(Code::Enter), Some(command), effects);
 }

@@ -27,13 +27,13 @@ pub(crate) enum Msg {
     Tick,
     /// A poll ended.
     Polled(Result<Box<Snapshot>, Failure>),
-    /// A rule was read for a form that is open or about to be.
+    /// A rule was read for an edit form that is open or about to open.
     RuleRead(String, Result<Box<RuleView>, Failure>),
-    /// A change was answered.
+    /// A change was answered, or its request failed.
     Changed(Box<Sending>, Result<Answer, Failure>),
-    /// The results of applying changes again.
+    /// The results of applying missing changes.
     Again(Result<Vec<(Item, Done)>, Failure>),
-    /// An effect could not start because too many are in progress.
+    /// Envoy answered an Explain request, or the request failed.
     Explained(Result<Box<ExplainAnswer>, Failure>),
     /// An effect could not start because too many are in progress.
     Busy(Goal),
@@ -41,7 +41,7 @@ pub(crate) enum Msg {
     Quit,
     /// A signal asked the app to suspend.
     Suspend,
-    /// The process was continued after a stop.
+    /// The process was continued after it had been suspended.
     Resumed,
     /// A thread panicked. The app cannot continue.
     Fatal(String),
@@ -61,7 +61,7 @@ pub(crate) struct Snapshot {
     pub(crate) truncated: bool,
     /// Buckets that were looked up by name and do not exist.
     pub(crate) gone: Vec<BucketName>,
-    /// Part of the store that the searches for the filter text have read, in percent, or `None` if
+    /// Percentage of the store that the searches for the filter text have covered, or `None` if
     /// they have finished.
     pub(crate) searching: Option<u64>,
     /// The rules, if their generation changed.
@@ -69,7 +69,7 @@ pub(crate) struct Snapshot {
     /// The events since the last poll.
     pub(crate) events: Vec<Event>,
     pub(crate) last_seq: u64,
-    /// Number of events that were dropped before they were read.
+    /// Number of events that were dropped before the app could read them.
     pub(crate) events_lost: u64,
 }
 

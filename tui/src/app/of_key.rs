@@ -1,4 +1,4 @@
-//! The form for a change of one key.
+//! The form that changes a single rate-limit key.
 
 use super::form::{Field, Input, Kind, choose, field_problem};
 use super::press::Press;
@@ -6,7 +6,7 @@ use super::question::Pending;
 use loudou_client::change::form::{Asked, KeyPlace, Typed};
 use loudou_client::change::{Change, Start};
 
-/// The form for a change of one key.
+/// The form that changes a single rate-limit key.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct KeyForm {
     start: Start,
@@ -16,7 +16,7 @@ pub(crate) struct KeyForm {
 }
 
 impl KeyForm {
-    /// Returns a form with these prompts.
+    /// Creates a form with a field for each prompt.
     pub(crate) fn new(start: Start, place: KeyPlace, prompts: &[Asked]) -> Self {
         Self {
             start,
@@ -41,7 +41,7 @@ impl KeyForm {
         };
     }
 
-    /// Passes a key to the focused field.
+    /// Passes a key press to the focused field.
     pub(crate) fn press(&mut self, press: Press) {
         if let Some(field) = self.fields.get_mut(self.focus) {
             match &mut field.input {
@@ -69,7 +69,7 @@ impl KeyForm {
         Typed(typed.collect())
     }
 
-    /// Validates all fields and shows problems under them. Returns true if there are none.
+    /// Validates all fields and shows problems under them. Returns true if there are no problems.
     pub(crate) fn check(&mut self) -> bool {
         let wrong = self.start.wrong(&self.place, &self.typed());
         for field in &mut self.fields {
@@ -81,7 +81,7 @@ impl KeyForm {
         self.fields.iter().all(|field| field.problem.is_none())
     }
 
-    /// Returns the equivalent command line, unless there is a problem.
+    /// Returns the equivalent command line, unless a field has a problem.
     pub(crate) fn command(&self, url: Option<&str>) -> Option<String> {
         let is_right = self.fields.iter().all(|field| field.problem.is_none());
         let change = self.change().filter(|_| is_right)?;

@@ -1,6 +1,6 @@
 //! The command palette's search. It finds commands, rules, Envoys and keys whose names contain the
-//! typed letters in order, and ranks matches at the starts of words first. A text that begins with
-//! a verb offers an action on a key: `ban bob`.
+//! typed letters in order, and ranks matches at the starts of words first. Text that begins with a
+//! verb finds an action on a key: `ban bob`.
 
 use super::command::{Binding, Command};
 use super::keys;
@@ -9,9 +9,10 @@ use super::screen::BROWSE;
 use super::state::State;
 use loudou_words::num::count;
 
-/// Maximum number of letters that a match in a long text may skip.
+/// Score from which a match in the name of a rule, an Envoy or a key is ignored, because its
+/// letters are too scattered.
 const MAX_SKIPPED: u64 = 24;
-/// Maximum number of rules and Envoys, and of keys, that are offered.
+/// Maximum number of rules and Envoys in the results, and maximum number of keys.
 const MAX_NAMED: usize = 12;
 const MAX_KEYS: usize = 8;
 /// Score added to a match in the name of a rule, an Envoy or a key, so that it ranks after the
@@ -19,12 +20,12 @@ const MAX_KEYS: usize = 8;
 const NAMED: u64 = 50;
 /// Score of a match in a description, which ranks after all names.
 const DESCRIBED: u64 = 100;
-/// Score of an entry that is offered for any text.
+/// Score of the filter entry, which is offered for any text.
 const ANY: u64 = 1_000;
-/// Score added if the letters are not found together at the start of a word.
+/// Score added to a match whose letters are not together at the start of a word.
 const SCATTERED: u64 = 8;
 
-/// Commands of the command line that have no key on the screen.
+/// Subcommands of `loudou` that have no key in the app.
 const COMMAND_LINES: [(&str, &str); 4] = [
     ("export", "loudou export"),
     ("import", "loudou import FILE"),
@@ -40,7 +41,7 @@ pub(crate) enum Found {
     Buckets(String),
     /// The Envoy with this number, and its address.
     Watch(usize, String),
-    /// A command for a bucket, and the bucket's name.
+    /// A command to run for a bucket, and the bucket's name.
     Act(&'static Binding, BucketName),
     /// The buckets that pass this filter.
     Filter(String),
@@ -61,7 +62,7 @@ impl Found {
         }
     }
 
-    /// Returns the text by which the line is found.
+    /// Returns the name of the line, to which Tab completes the typed text.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Command(binding) => binding.short.to_owned(),
@@ -73,14 +74,14 @@ impl Found {
     }
 }
 
-/// Returns the matching commands, rules, Envoys and keys, best first. An empty text returns all
+/// Returns the matching commands, rules, Envoys and keys, best first. An empty text matches all
 /// commands.
 pub(crate) fn search(state: &State, text: &str) -> Vec<Found> {
     let wanted = text.trim().to_lowercase();
     let commands = keys::all().filter(|b| b.places & BROWSE != 0 && keys::is_listed(state, b));
     let mut seen = Vec::new();
     let mut found: Vec<(u64, Found)> = commands
-        // Some commands have a binding on several screens and are listed once.
+        // A command with bindings on several screens is listed only once.
         .filter(|binding| {
             let is_new = !seen.contains(&binding.help);
             seen.push(binding.help);
@@ -88,8 +89,8 @@ pub(crate) fn search(state: &State, text: &str) -> Vec<Found> {
         })
         .filter_map(|binding| {
             let name = score(&wanted, binding.short);
-            // Descriptions are sentences, in which scattered letters would match anything. They
-            // must contain the text as typed.
+            // Descriptions are sentences, in which scattered letters would match almost anything.
+            // Therefore, a description must contain the whole typed text.
             let described = binding.help.to_lowercase().contains(&wanted);
             let best = name.or_else(|| described.then_some(DESCRIBED))?;
             Some((best, Found::Command(binding)))
@@ -109,8 +110,8 @@ pub(crate) fn search(state: &State, text: &str) -> Vec<Found> {
     found.into_iter().map(|(_, found)| found).collect()
 }
 
-/// Returns the lines for keys. After a verb they offer that action on the matching keys, otherwise
-/// they offer to open them.
+/// Returns the lines for the matching keys. If the text begins with a verb, the lines offer that
+/// action, otherwise they offer to open the keys.
 fn of_keys(state: &State, text: &str) -> Vec<(u64, Found)> {
     if state.hides_keys {
         return Vec::new();
@@ -125,7 +126,7 @@ fn of_keys(state: &State, text: &str) -> Vec<(u64, Found)> {
     let Some(binding) = verb.or(open) else {
         return Vec::new();
     };
-    // With a verb, the user means a key, so keys rank first.
+    // Text that begins with a verb names a key, so keys rank first.
     let rank = if verb.is_some() { 0 } else { NAMED };
     let rows = state.data.iter().flat_map(|data| &data.rows);
     let mut found: Vec<(u64, Found)> = rows
@@ -139,7 +140,8 @@ fn of_keys(state: &State, text: &str) -> Vec<(u64, Found)> {
     found
 }
 
-/// Returns the rules that match best and, if there are several, the Envoys that match best.
+/// Returns the rules that match best and, if several Envoys are watched, the Envoys that match
+/// best.
 fn named(state: &State, wanted: &str) -> Vec<(u64, Found)> {
     let rules = state.data.iter().flat_map(|data| &data.rules.rules);
     let rules = rules.map(|rule| (rule.name.as_str(), Found::Buckets(rule.name.clone())));
@@ -162,16 +164,16 @@ fn named(state: &State, wanted: &str) -> Vec<(u64, Found)> {
     named
 }
 
-/// Returns the score of a text that ranks after others, or `None` if the letters are scattered over
-/// it.
+/// Returns the score of `text` plus `rank`, or `None` if `text` does not match or its matching
+/// letters are too scattered.
 fn within(wanted: &str, text: &str, rank: u64) -> Option<u64> {
     let score = score(wanted, text).filter(|score| *score < MAX_SKIPPED)?;
     Some(score.saturating_add(rank))
 }
 
-/// Returns the score of `text`, where the lowest is best. The score is the number of characters
-/// skipped before and between the letters. A text in which the letters are together at the start of
-/// a word ranks before all others.
+/// Returns the score of `text`, where lower scores are better, or `None` if `text` does not match.
+/// The score is mainly the number of characters skipped before and between the letters. A text that
+/// contains the letters together at the start of a word ranks before texts with scattered letters.
 fn score(wanted: &str, text: &str) -> Option<u64> {
     let lower = text.to_lowercase();
     let length = count(text.len()) / 8;
@@ -248,7 +250,7 @@ mod tests {
         );
     }
 
-    /// A verb and the beginning of a key offer that action on the key.
+    /// Typing a verb and the beginning of a key finds that action on the key.
     #[test]
     fn keys_are_found_with_and_without_a_verb() {
         let mut state = state((80, 24), 1);
@@ -260,7 +262,7 @@ mod tests {
         );
         assert_eq!(first(&state, "mallory").as_deref(), Some("open mallory"));
         assert_eq!(first(&state, "key-17").as_deref(), Some("open key-17"));
-        // Of many keys, the best are offered. No key is offered while keys are hidden.
+        // If many keys match, only the best are offered. No key is offered while keys are hidden.
         let found = names(&state, "reset key").into_iter();
         assert_eq!(
             found.filter(|name| name.starts_with("reset key-")).count(),
@@ -270,7 +272,7 @@ mod tests {
         assert_eq!(names(&state, "ban mal"), ["ban mal"]);
     }
 
-    /// Of many Envoys, the best matches are offered.
+    /// If many Envoys match, only the best are offered.
     #[test]
     fn envoys_are_found_by_address_if_there_are_several() {
         let mut state = State::default();

@@ -1,18 +1,18 @@
-//! Measures how long the admin listener took to answer in the last minutes, and the gaps between
-//! answers.
+//! Measures the response times of the admin listener in the last minute, and the gaps between
+//! answers in the last five minutes.
 
 use std::collections::VecDeque;
 
 use loudou_limiter::Nanos;
 
-/// Time for which answers are remembered.
+/// Time for which response times are evaluated.
 const LATENCY: Nanos = Nanos::from_secs(60);
-/// Time for which gaps are remembered.
+/// Time for which gaps are evaluated.
 const GAPS: Nanos = Nanos::from_secs(300);
 /// Maximum number of remembered answers, and of remembered gaps.
 const MAX_REMEMBERED: usize = 300;
 /// Minimum length of a gap. A gap must also be longer than `GAP_INTERVALS` poll intervals. Shorter
-/// ones change no number on the screen.
+/// gaps do not affect any number on the screen.
 const MIN_GAP: Nanos = Nanos::from_secs(2);
 const GAP_INTERVALS: u64 = 3;
 
@@ -27,7 +27,7 @@ pub(crate) struct Polls {
 }
 
 impl Polls {
-    /// Records an answer. `interval` is the poll interval before it.
+    /// Records an answer. `interval` is the poll interval that preceded the answer.
     pub(crate) fn note(&mut self, now: Nanos, interval: Nanos, took: Nanos) {
         let gap = self.last.map_or(Nanos::ZERO, |last| now.since(last));
         let longest = Nanos::new(interval.get().saturating_mul(GAP_INTERVALS)).max(MIN_GAP);
@@ -40,14 +40,14 @@ impl Polls {
         self.last = Some(now);
     }
 
-    /// Returns the median and the maximum time of a call in the last minute.
+    /// Returns the median and the maximum response time in the last minute.
     pub(crate) fn latency(&self, now: Nanos) -> Option<(Nanos, Nanos)> {
         let mut times = within(&self.answers, now, LATENCY);
         times.sort_unstable();
         Some((*times.get(times.len() / 2)?, *times.last()?))
     }
 
-    /// Returns the number of gaps in the last minutes, and the length of the longest one.
+    /// Returns the number of gaps in the last five minutes, and the length of the longest gap.
     pub(crate) fn gaps(&self, now: Nanos) -> Option<(usize, Nanos)> {
         let gaps = within(&self.gaps, now, GAPS);
         Some((gaps.len(), gaps.iter().copied().max()?))

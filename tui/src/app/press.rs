@@ -41,7 +41,7 @@ impl Press {
         Self { code, ctrl: false }
     }
 
-    /// Returns a character key pressed with Control.
+    /// Returns the press of a character key with Control held.
     pub(crate) const fn ctrl(c: char) -> Self {
         Self {
             code: Code::Char(c),
@@ -49,14 +49,14 @@ impl Press {
         }
     }
 
-    /// Returns a character key press.
+    /// Returns the press of a character key without Control.
     pub(crate) const fn char(c: char) -> Self {
         Self::plain(Code::Char(c))
     }
 }
 
 impl fmt::Display for Press {
-    /// Writes the name on screen: `C-d`, `Enter`, `/`.
+    /// Writes the display name of the key press: `C-d`, `Enter`, `/`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.ctrl {
             f.write_str("C-")?;
@@ -96,14 +96,14 @@ pub(crate) struct Mouse {
     pub(crate) action: MouseAction,
     pub(crate) x: u16,
     pub(crate) y: u16,
-    /// Element under the mouse in the last frame, if it is clickable.
+    /// Clickable element that the last frame drew under the mouse, if any.
     pub(crate) spot: Option<Spot>,
 }
 
-/// An element on the screen that a click acts on.
+/// A clickable element on the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spot {
-    /// The name of a key. A click acts like the key.
+    /// The displayed name of a key. Clicking it acts like pressing the key.
     Key(Press),
     /// The tab of a screen.
     Tab(Screen),
@@ -113,12 +113,12 @@ pub(crate) enum Spot {
     Head(Column),
     /// A field of a form.
     Field(usize),
-    /// A choice of a field.
+    /// An option of a field.
     Choice(usize, usize),
 }
 
-/// Parses `"jj/foo<ret>e250<C-s>"`. Characters stand for themselves, other keys are named in angle
-/// brackets.
+/// Parses `"jj/foo<ret>e250<C-s>"`. Characters stand for themselves, and other keys are named in
+/// angle brackets.
 #[cfg(test)]
 pub(crate) fn keys(text: &str) -> Vec<Press> {
     let mut presses = Vec::new();

@@ -11,12 +11,14 @@ use loudou_words::limit_edit::full_later;
 use loudou_words::num::count;
 use loudou_words::text::counted;
 
-/// Returns the lines of the preview. Empty if nothing is known or there is nothing to preview.
+/// Returns the lines of the preview, or none if the effect of the edit is unknown or there is
+/// nothing to preview.
 pub(crate) fn lines(state: &State, edit: &Edit) -> Vec<String> {
     of_edit(state, edit).unwrap_or_default()
 }
 
-/// Like [`lines`], but begins with the limits that will take longer to be full again.
+/// Like [`lines`], but first lists the limits whose used-up buckets will take longer to be full
+/// again.
 pub(crate) fn with_waits(state: &State, edit: &Edit) -> Vec<String> {
     let after = match &edit.to {
         EditTo::Put { body, .. } => body.clone(),
@@ -28,7 +30,7 @@ pub(crate) fn with_waits(state: &State, edit: &Edit) -> Vec<String> {
 }
 
 fn of_edit(state: &State, edit: &Edit) -> Option<Vec<String>> {
-    // A trial begins with full buckets and refuses nothing.
+    // A trial refuses no requests, so there is nothing to preview.
     if tried(&edit.rule).is_some() {
         return None;
     }
@@ -56,7 +58,7 @@ fn of_keys(state: &State, edit: &Edit, [before, after]: [&Rule; 2]) -> Option<Ve
     Some(lines)
 }
 
-/// Returns the rule after an edit.
+/// Returns the rule as it will be after the edit.
 fn after(edit: &Edit, before: &Rule) -> Option<Rule> {
     match &edit.to {
         EditTo::Put { body, .. } => {
@@ -68,7 +70,8 @@ fn after(edit: &Edit, before: &Rule) -> Option<Rule> {
     }
 }
 
-/// Describes the bans that the edit starts or stops enforcing because it changes the mode.
+/// Describes the bans that become enforced, or are no longer enforced, because the edit changes the
+/// rule's mode.
 fn bans(state: &State, before: &Rule, after: &Rule) -> Option<String> {
     let (one, many) = match [before, after].map(|rule| rule.mode == Mode::Enforce) {
         [true, false] => ("is no longer enforced", "are no longer enforced"),
@@ -94,7 +97,8 @@ fn bans(state: &State, before: &Rule, after: &Rule) -> Option<String> {
     Some(format!("- {least}{bans} {becomes}: {}", named(&names)))
 }
 
-/// Returns the key of a row whose rate is known.
+/// Returns the data that the preview needs about a row's key, or `None` if the row's rate is
+/// unknown.
 fn key(row: &Row) -> Option<Key<'_>> {
     let rates = row.rates?;
     let limits = row.view.limits.iter();

@@ -1,4 +1,4 @@
-//! A question over the screen, and the action of its "yes".
+//! A question that the user confirms, and the action that "yes" performs.
 
 use loudou_limiter::Nanos;
 
@@ -8,7 +8,7 @@ use loudou_client::change::verb::Question;
 use loudou_client::live::Item;
 
 /// A question that opened automatically ignores "yes" for this long, because the user may have
-/// pressed the key for the screen under it.
+/// meant the key for the screen under the question.
 const UNSEEN: Nanos = Nanos::from_millis(700);
 
 /// A question and its action.
@@ -23,23 +23,23 @@ pub(crate) struct Pending {
     pub(crate) top: usize,
 }
 
-/// The action of "yes".
+/// The action that "yes" performs.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Action {
     Change(Box<Sending>),
-    /// Apply changes that were lost in a restart.
+    /// Apply changes that are missing at an Envoy.
     Again(Vec<Item>),
 }
 
 impl Pending {
-    /// Returns the question that the user confirms before a change.
+    /// Creates the question that asks the user to confirm a change.
     pub(crate) fn change(change: Change) -> Self {
         let question = change.verb().question();
         Self::new(question, Sending::new(change))
     }
 
-    /// Returns the question that the user confirms before the undo `change`. If the undone change
-    /// was sent to all Envoys, `undoes` is its number.
+    /// Creates the question that asks the user to confirm `change`, which undoes an earlier change.
+    /// If the earlier change was sent to all Envoys, `undoes` is the number of its broadcast.
     pub(crate) fn undo(question: Question, change: Change, undoes: Option<u64>) -> Self {
         let sending = Sending {
             is_undo: true,
@@ -49,7 +49,8 @@ impl Pending {
         Self::new(question, sending)
     }
 
-    /// Returns the equivalent command line with this address.
+    /// Returns the equivalent command line, if there is one. `url` is the address that the command
+    /// line must name, if any.
     pub(crate) fn command(&self, url: Option<&str>) -> Option<String> {
         match &self.action {
             Action::Change(sending) => sending.change.verb().command(url),
@@ -57,7 +58,8 @@ impl Pending {
         }
     }
 
-    /// Returns why the answer concerns one Envoy only, or `None` if it can be sent to all.
+    /// Returns why the action concerns only one Envoy, or `None` if the change can be sent to all
+    /// Envoys.
     pub(crate) fn of_one(&self) -> Option<&'static str> {
         match &self.action {
             Action::Change(sending) if sending.suits_all() => None,
@@ -66,7 +68,8 @@ impl Pending {
         }
     }
 
-    /// Returns true if the question opened too recently to have been read.
+    /// Returns true if the question opened automatically, and too recently for the user to have
+    /// read it.
     pub(crate) fn is_unseen(&self, now: Nanos) -> bool {
         self.opened.is_some_and(|opened| now.since(opened) < UNSEEN)
     }

@@ -38,19 +38,20 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Returns the main limit, which is the limit that refuses or else has the highest level.
+    /// Returns the main limit: the limit that refuses requests or, if none does, the limit with the
+    /// highest level.
     pub(crate) fn limit(&self) -> Option<&LimitView> {
         self.view.limits.get(main_limit(&self.view))
     }
 
-    /// Returns the state of the bucket, which also decides the colour of its level.
+    /// Returns the state of the bucket, which also determines the colour of its level.
     pub(crate) fn standing(&self) -> Standing {
         let has_requests = self.rates.is_some_and(|rates| rates.all() > 0.0);
         Standing::over_a_minute(&self.view, has_requests, self.was_refused_lately())
     }
 
-    /// Returns the severity of the state. Request counts are ignored because rows would jump with
-    /// each request.
+    /// Returns the severity of the state, by which rows are sorted. Request rates are ignored,
+    /// because rows would otherwise jump with each request.
     pub(crate) fn severity(&self) -> Standing {
         Standing::over_a_minute(&self.view, false, self.was_refused_lately())
     }
@@ -82,8 +83,8 @@ impl Row {
         self.limit().map_or(0.0, |limit| level(limit, age))
     }
 
-    /// Returns the level to draw in a table. It is 1 exactly if the next request would be refused,
-    /// also if a part of a unit is left.
+    /// Returns the level that a table shows. The level is 1 if and only if the next request would
+    /// be refused, even if a fraction of a unit remains.
     pub(crate) fn shown_level(&self) -> f64 {
         const ALMOST: f64 = 0.99;
         if refuses_now(&self.view) {
@@ -93,8 +94,9 @@ impl Row {
         }
     }
 
-    /// Returns the level that determines the colour in a table, which follows the state: red if
-    /// requests are refused, yellow if they were refused within the last minute or would be now.
+    /// Returns the level that determines the colour of a level bar in a table. The colour follows
+    /// the state: red if requests are being refused, yellow if they were refused within the last
+    /// minute or the next one would be.
     pub(crate) fn tone(&self) -> f64 {
         match self.standing() {
             Standing::Idle | Standing::Fine | Standing::Busy => 0.0,
@@ -127,7 +129,8 @@ impl Row {
         idle.saturating_add(age.get())
     }
 
-    /// Returns the refusals per second. It is 0 if unknown, and for a rule in shadow mode.
+    /// Returns the refused requests per second, or 0 if the rate is unknown or the rule is in
+    /// shadow mode.
     pub(crate) fn refused(&self) -> f64 {
         self.rates.map_or(0.0, |rates| rates.refused)
     }
@@ -175,14 +178,14 @@ pub(crate) fn remaining(limit: &LimitView, age: Nanos) -> u64 {
     let free = u128::from(whole.saturating_sub(part)).saturating_mul(limit.capacity.into());
     let free = free.checked_div(whole.into()).unwrap_or(0);
     let free = u64::try_from(free).unwrap_or(limit.capacity);
-    // The server's count is exact, so it is used unless the limit has drained since.
+    // The server's count is exact, so it is used unless the limit has drained since it was read.
     limit
         .remaining
         .max(if age > Nanos::ZERO { free } else { 0 })
 }
 
-/// Returns the level that determines the colour of a limit. It is the level as read, so that
-/// colours change with polls and not with every frame. A refusing limit counts as full.
+/// Returns the level that determines the colour of a limit. This is the level as read, so that
+/// colours change with polls, not with every frame. A limit that refuses requests counts as full.
 pub(crate) fn tone(limit: &LimitView) -> f64 {
     if limit.retry_after_ns.is_some() {
         1.0

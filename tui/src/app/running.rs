@@ -8,16 +8,16 @@ use loudou_rules::config::parse_rule;
 use loudou_rules::rule::{Rule, RuleFile, StoreSettings, Version};
 use loudou_rules::size;
 
-/// The parsed rules, once they are needed.
+/// The rules, parsed when they are first needed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Running(OnceLock<Option<RuleFile>>);
 
-/// Memory that all workers share, in bytes.
+/// Estimated size of the memory that all workers share, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Estimate {
-    /// With the buckets that are in use.
+    /// Size with the buckets that are in use now.
     pub(crate) now: u64,
-    /// With every bucket in use and the longest keys.
+    /// Size with every bucket in use and with keys of maximum length.
     pub(crate) most: u64,
 }
 

@@ -1,6 +1,6 @@
 //! The names of the screens, and the places in which a key can work.
 
-/// A screen. The table in `screens.rs` has the implementations.
+/// A screen. The table in `screens.rs` lists the implementations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Screen {
     /// All buckets.
@@ -16,7 +16,7 @@ pub(crate) enum Screen {
     Envoy,
     /// All watched Envoys.
     Targets,
-    /// The keys of all watched Envoys, with sums.
+    /// The keys of all watched Envoys, with the sums of their rates.
     Keys,
 }
 
@@ -37,7 +37,7 @@ pub(crate) const EXPLAINED: Places = 1 << 11;
 pub(crate) const EVENT: Places = 1 << 12;
 /// All screens, while no dialog is open.
 pub(crate) const BROWSE: Places = Places::MAX << FIRST_SCREEN;
-/// The place of the first screen.
+/// Bit number of the first screen's place.
 const FIRST_SCREEN: u32 = 13;
 /// Screens on which a bucket can be selected.
 pub(crate) const A_BUCKET: Places = Screen::Buckets.place() | Screen::Bucket.place();

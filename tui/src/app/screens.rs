@@ -42,8 +42,7 @@ pub(crate) fn shown(state: &State) -> &'static dyn View {
     view(state.screen)
 }
 
-/// Returns the screen `step` tabs after `from`. Skips screens that the keys for the next and the
-/// previous screen leave out.
+/// Returns the screen `step` tabs after `from`. Skips screens whose `takes_turns` is false.
 pub(crate) fn turn(from: Screen, step: isize) -> Screen {
     let turns: Vec<Screen> = SCREENS
         .iter()
@@ -70,17 +69,17 @@ pub(crate) fn names(places: Places) -> String {
         .join(", ")
 }
 
-/// Returns the bucket that keys act on: the open one, or the selected one.
+/// Returns the bucket that key presses act on: the open bucket or the selected one.
 pub(crate) fn target(state: &State) -> Option<BucketName> {
     shown(state).bucket(state)
 }
 
-/// Returns the row of the bucket that keys act on.
+/// Returns the row of the bucket that key presses act on.
 pub(crate) fn target_row(state: &State) -> Option<&Row> {
     shown(state).row(state)
 }
 
-/// Returns the rule that keys act on.
+/// Returns the rule that key presses act on.
 pub(crate) fn target_rule(state: &State) -> Option<String> {
     shown(state).rule(state)
 }

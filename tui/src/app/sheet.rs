@@ -1,12 +1,13 @@
-//! Lays out a question as a box of text. The layout is the same at all sizes. The text wraps and
-//! scrolls, and the answers stay below it. If there are too few rows, the gaps are removed first.
+//! Lays out a question as a box of text. The layout is the same for all terminal sizes. The text
+//! wraps and scrolls, and the answers stay visible below the text. If there are too few rows, gaps
+//! are removed before the text scrolls.
 
 use super::layout::body_height;
 use super::press::Press;
 use crate::draw::words::{width, wrap};
 use loudou_words::num::cells;
 
-/// Number of cells in each row of a box that are not for text: the border and one free cell on each
+/// Number of cells in each row of a box that contain no text: the border and one free cell on each
 /// side. The scroll bar uses the free cell on the right.
 const BESIDE: u16 = 4;
 /// Number of cells between two answers.
@@ -33,7 +34,7 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    /// Returns a line of text.
+    /// Creates a line of text.
     pub(crate) fn text(tone: Tone, text: impl Into<String>) -> Self {
         Self::Text(tone, text.into())
     }
@@ -63,18 +64,18 @@ pub(crate) struct Content {
     pub(crate) answers: Vec<Answer>,
     /// Minimum and maximum width of the box, in cells.
     pub(crate) widths: (u16, u16),
-    /// First line that the user wants to see.
+    /// Index of the line to which the user has scrolled.
     pub(crate) top: usize,
 }
 
-/// A box with its layout.
+/// The layout of a box.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sheet {
     pub(crate) title: String,
     pub(crate) width: u16,
     /// All lines of the text, no wider than the box.
     pub(crate) lines: Vec<Part>,
-    /// Number of visible lines. `top` is the first of them.
+    /// Number of visible lines. `top` is the index of the first one.
     pub(crate) shown: usize,
     pub(crate) top: usize,
     /// True if there is an empty line above the answers.
@@ -84,7 +85,7 @@ pub(crate) struct Sheet {
 }
 
 impl Sheet {
-    /// Returns the layout on a terminal of this size.
+    /// Lays out the content for a terminal of this size.
     pub(crate) fn new(content: Content, size: (u16, u16)) -> Self {
         let (least, most) = content.widths;
         let room = size.0.saturating_sub(2).min(most);

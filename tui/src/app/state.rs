@@ -30,10 +30,10 @@ use crate::typed_request::TypedRequest;
 use loudou_client::change::ban_undo::Seen;
 use loudou_client::live::ledger::Ledger;
 
-/// Maximum number of events.
+/// Maximum number of events that are kept.
 pub(crate) const MAX_EVENTS: usize = 500;
 
-/// Message while a change is being sent.
+/// Message that is shown while a change is being sent.
 pub(crate) const SENDING: &str = "sending";
 
 /// The settings, which do not change while the app runs.
@@ -50,13 +50,14 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Returns the address if a command line has to name it.
+    /// Returns the address, unless it is the default, which command lines need not name.
     pub(crate) fn named_url(&self) -> Option<&str> {
         (!self.is_usual).then_some(self.url.as_str())
     }
 }
 
-/// The receiver of key presses. Exactly one mode is active, and it contains its data.
+/// The dialog that receives key presses, or `Browse` if the screen receives them. Exactly one mode
+/// is active, and it contains the data of its dialog.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Mode {
     /// The screen itself.
@@ -74,7 +75,7 @@ pub(crate) enum Mode {
     Confirm(Box<Pending>),
     /// The edit form.
     Edit(Box<Form>),
-    /// The form for a change of one key.
+    /// The form that changes a single rate-limit key.
     OfKey(Box<KeyForm>),
     /// The Explain overlay.
     Explain(Box<Explain>),
@@ -82,12 +83,12 @@ pub(crate) enum Mode {
     Event(Box<Event>),
 }
 
-/// The data shown, as of the last poll that was applied.
+/// The displayed data, as of the last poll that was applied.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Data {
     pub(crate) status: Status,
     pub(crate) rules: Rules,
-    /// The numbers of the rules, for the comparison with other Envoys.
+    /// The parts of the rules that are compared with other Envoys.
     pub(crate) numbers: BTreeMap<String, Arc<Numbers>>,
     /// The rules, parsed when they are first needed.
     pub(crate) running: Running,
@@ -97,7 +98,7 @@ pub(crate) struct Data {
     pub(crate) events_lost: u64,
     /// Known buckets, sorted by name.
     pub(crate) rows: Vec<Row>,
-    /// True if there are more buckets than `rows` contains.
+    /// True if the store has more buckets than `rows` contains.
     pub(crate) truncated: bool,
     /// Server's clock when all buckets were last read.
     pub(crate) whole_ns: Option<u64>,
@@ -105,8 +106,8 @@ pub(crate) struct Data {
     pub(crate) complete_ns: Option<u64>,
     /// Buckets that the last poll looked up and did not find, with the server's clock at that time.
     pub(crate) gone: BTreeMap<BucketName, u64>,
-    /// Part of the store that the searches for the filter text have read, in percent, or `None`
-    /// when they have finished.
+    /// Percentage of the store that the searches for the filter text have covered, or `None` when
+    /// they have finished.
     pub(crate) searching: Option<u64>,
     pub(crate) longest: Longest,
     /// Time at which the data were read.
@@ -119,12 +120,13 @@ pub(crate) struct Toast {
     pub(crate) text: String,
     pub(crate) is_bad: bool,
     pub(crate) until: Nanos,
-    /// True if the message concerns only the last key. The next key removes it.
+    /// True if the message concerns only the last key press. The next key press removes the
+    /// message.
     pub(crate) is_hint: bool,
 }
 
-/// A frozen screen. The app continues to poll and keeps the newest snapshot, to show it when the
-/// user releases the screen.
+/// A frozen screen. The app continues to poll, and keeps the newest snapshot to show it when the
+/// user unfreezes the screen.
 #[derive(Clone, Debug)]
 pub(crate) struct Frozen {
     pub(crate) since: Nanos,
@@ -160,13 +162,13 @@ pub(crate) struct State {
     pub(crate) table: Table,
     /// The keys of all watched Envoys.
     pub(crate) keys: Keys,
-    /// The keys that this Envoy reads while the Keys screen is open.
+    /// The keys to read from this Envoy while the Keys screen is open.
     pub(crate) summed: Option<Summed>,
-    /// The bucket of the Bucket screen.
+    /// The bucket that the Bucket screen shows.
     pub(crate) open: Option<BucketName>,
     /// Filter of the events.
     pub(crate) event_filter: String,
-    /// The last request that was explained.
+    /// The last request that was sent from the Explain overlay.
     pub(crate) explained: Option<TypedRequest>,
     /// The limit drawn on the Bucket screen, or `None` for the main limit.
     pub(crate) limit: Option<usize>,
@@ -176,29 +178,29 @@ pub(crate) struct State {
     pub(crate) toasts: Vec<Toast>,
     /// The user's changes, newest last, for the undo key.
     pub(crate) undos: Vec<Undoable>,
-    /// A question about an undo that waits until the user presses the undo key.
+    /// A deferred question about an undo, which opens when the user presses the undo key.
     pub(crate) unasked: Option<Box<Pending>>,
-    /// A rule that was just changed, and the end of its highlight.
+    /// A rule that was just changed, and the time until which it is highlighted.
     pub(crate) changed: Option<(String, Nanos)>,
     /// The live changes, and the changes lost in restarts.
     pub(crate) ledger: Ledger,
     /// True if the banner of a restart offers to apply the lost changes.
     pub(crate) offers: bool,
-    /// When a restart of Envoy was noticed.
+    /// Time at which a restart of Envoy was detected.
     pub(crate) restarted_at: Option<Nanos>,
     pub(crate) exit: Option<Exit>,
     /// All watched Envoys, if there are several.
     pub(crate) targets: Vec<TargetSummary>,
-    /// The last changes for all Envoys, newest first, with the result at each Envoy.
+    /// Titles of the last broadcasts, newest first, with the result at each Envoy.
     pub(crate) broadcasts: Vec<(String, Vec<Delivery>)>,
     /// Number of this Envoy.
     pub(crate) number: usize,
     /// Number of the Envoy to which the user wants to switch.
     pub(crate) wants: Option<usize>,
-    /// The bucket that the user wants to see at that Envoy.
+    /// The bucket to select after switching to the Envoy in `wants`.
     pub(crate) wants_bucket: Option<BucketName>,
-    /// True if the user asked to apply the changes that this Envoy, or else another one, lost or
-    /// lacks.
+    /// True if the user asked to apply the changes that are missing at this Envoy or, if none are,
+    /// at another one.
     pub(crate) asks_again: bool,
     /// Number of the Envoy that the user wants to mark or unmark.
     pub(crate) marks: Option<usize>,
@@ -220,32 +222,33 @@ impl State {
         }
     }
 
-    /// Returns the age of the shown data. Constant while the screen is frozen.
+    /// Returns the age of the displayed data. The age does not change while the screen is frozen.
     pub(crate) fn age(&self) -> Nanos {
         let until = self.frozen.as_ref().map_or(self.now, |frozen| frozen.since);
         let read_at = self.data.as_ref().map_or(until, |data| data.read_at);
         until.since(read_at)
     }
 
-    /// Returns the age by which the levels of a row are drained when drawn, at most two poll
-    /// intervals.
+    /// Returns the time by which the drawn levels of a row have drained since the row was read, at
+    /// most two poll intervals.
     pub(crate) fn drain_age(&self, row: &Row) -> Nanos {
-        // Beyond that, levels are not extrapolated, because requests may have come.
+        // Levels are not extrapolated further, because new requests may have arrived.
         let most = self.settings.interval.get().saturating_mul(2);
-        // A slow poll reads its rows later than the status, so their age is smaller.
+        // A slow poll reads its rows later than the status, so the rows are younger.
         let later = row.as_of_ns.saturating_sub(self.server_ns());
         let age = self.age().get().saturating_sub(later);
         Nanos::new(age.min(most))
     }
 
-    /// Returns the longest time between two answers that is normal for polling: three intervals,
-    /// and at least 2 s.
+    /// Returns the maximum time between two answers that still counts as normal: three poll
+    /// intervals, but at least 2 s.
     pub(crate) fn patience(&self) -> Nanos {
         let patience = self.settings.interval.get().saturating_mul(3);
         Nanos::new(patience.max(2_000_000_000))
     }
 
-    /// Returns true if the shown data are older than is normal for polling.
+    /// Returns true if the screen is not frozen and the displayed data are older than normal
+    /// polling allows.
     pub(crate) fn is_stale(&self) -> bool {
         self.data.is_some() && self.frozen.is_none() && self.age() > self.patience()
     }
@@ -256,7 +259,7 @@ impl State {
         self.history.place(self.server_ns()).saturating_add(since)
     }
 
-    /// Returns the server's clock when the shown data were read.
+    /// Returns the server's clock when the displayed data were read.
     pub(crate) fn server_ns(&self) -> u64 {
         self.data.as_ref().map_or(0, |data| data.status.now_ns)
     }
@@ -268,7 +271,7 @@ impl State {
         status.map_or(0, |status| status.unix_ms)
     }
 
-    /// Returns the last snapshot if the screen is frozen and does not show it.
+    /// Returns the newest snapshot if the screen is frozen and does not show it.
     fn waiting(&self) -> Option<&Snapshot> {
         let waiting = self.frozen.as_ref()?.waiting.as_ref();
         waiting.map(|(snapshot, _)| snapshot.as_ref())
@@ -280,8 +283,8 @@ impl State {
         waiting.map_or_else(|| self.server_ns(), |waiting| waiting.status.now_ns)
     }
 
-    /// Returns the ban of a bucket in the last poll, even if the screen is frozen. The bucket must
-    /// have been read after `after_ns`.
+    /// Returns the ban of a bucket as of the last poll, even if the screen is frozen. The result is
+    /// `Unknown` unless the bucket was read after `after_ns`.
     pub(crate) fn seen_after(&self, id: &BucketName, after_ns: u64) -> Seen {
         let (found, gone_ns) = if let Some(waiting) = self.waiting() {
             let is_it = |view: &BucketView| view.rule == id.rule && view.key == id.key;
@@ -304,8 +307,8 @@ impl State {
         }
     }
 
-    /// Returns a key as shown. While keys are hidden, this is a pseudonym that stays the same as
-    /// long as Envoy runs.
+    /// Returns a key for display. While keys are hidden, this is a pseudonym, which stays the same
+    /// until Envoy restarts.
     pub(crate) fn shown_key<'a>(&self, key: &'a str) -> Cow<'a, str> {
         if !self.hides_keys {
             return Cow::Borrowed(key);
@@ -316,8 +319,8 @@ impl State {
         Cow::Owned(format!("key-{:04x}", hasher.finish() >> 48))
     }
 
-    /// Removes the known keys from a message, such as the answer to a change that was sent before
-    /// keys were hidden.
+    /// Replaces the known keys in a message with pseudonyms. The message may contain keys if, for
+    /// example, it answers a change that was sent before keys were hidden.
     fn without_keys(&self, text: &str) -> String {
         let rows = self.data.iter().flat_map(|data| &data.rows);
         let known = rows
@@ -393,7 +396,7 @@ impl State {
         rules.map_or(&[], |rules| &rules.rules)
     }
 
-    /// Returns the rates over all rules, or `None` before two polls.
+    /// Returns the total rates of all rules, or `None` before the second poll.
     pub(crate) fn total_rates(&self) -> Option<Rates> {
         let rules = &self.data.as_ref()?.status.rules;
         let admitting = admitting(rules);
@@ -411,7 +414,7 @@ impl State {
         rates.reduce(Rates::plus)
     }
 
-    /// Shows a message for a few seconds. A message with the same text is replaced.
+    /// Shows a message for a few seconds. An earlier message with the same text is replaced.
     pub(crate) fn toast(&mut self, is_bad: bool, text: impl Into<String>) {
         const SHOWN: Nanos = Nanos::from_secs(6);
         const MAX_TOASTS: usize = 3;
@@ -431,7 +434,7 @@ impl State {
         });
     }
 
-    /// Shows until the next key why the pressed key does nothing.
+    /// Explains why the pressed key does nothing. The next key press removes the message.
     pub(crate) fn hint(&mut self, text: impl Into<String>) {
         self.toast(true, text);
         if let Some(toast) = self.toasts.last_mut() {
@@ -439,7 +442,7 @@ impl State {
         }
     }
 
-    /// Removes the "sending" message after a change was answered.
+    /// Removes the "sending" message once a change has been answered.
     pub(crate) fn sent(&mut self) {
         self.toasts.retain(|toast| toast.text != SENDING);
     }

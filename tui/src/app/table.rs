@@ -1,4 +1,4 @@
-//! A table of buckets with its sorted rows, and the visible part of them.
+//! A table of buckets with its sort order, filter, selection and scroll position.
 
 use loudou_api::RuleView;
 
@@ -18,13 +18,15 @@ pub(crate) struct Table {
     pub(crate) filter_error: Option<String>,
     /// Indices of the rows that pass the filter, sorted.
     pub(crate) visible: Vec<usize>,
-    /// The bucket that the selection follows. `None` until the user moves, which means the top row.
+    /// The bucket that the selection follows. `None` until the user moves the selection, so that
+    /// the top row stays selected.
     pub(crate) pinned: Option<BucketName>,
     /// Index of the selection in `visible`.
     pub(crate) at: usize,
     /// True if the pinned bucket is not among the visible rows. No row is selected then.
     pub(crate) is_missing: bool,
-    /// First row on screen. Only the user moves it. Sorting the rows again does not.
+    /// Index of the first row on screen. Only the user scrolls the table. Sorting the rows again
+    /// does not scroll it.
     pub(crate) offset: usize,
 }
 
@@ -76,7 +78,7 @@ impl Table {
         by
     }
 
-    /// Handles a filter that the user applied. If it hides the pinned bucket, the bucket is
+    /// Handles a filter that the user applied. If the filter hides the pinned bucket, the bucket is
     /// unpinned and the first row is selected. A bucket that leaves the list for another reason
     /// stays pinned. Returns the error of an invalid filter.
     pub(crate) fn applied(&mut self, text: &str) -> Result<(), String> {
@@ -96,7 +98,7 @@ impl Table {
         self.offset = 0;
     }
 
-    /// Filters and sorts the rows again. The selection stays on its bucket.
+    /// Applies the filter and the sort order to the rows again. The selection stays on its bucket.
     pub(crate) fn arrange<'a>(&mut self, rows: impl Iterator<Item = &'a Row>, height: usize) {
         let mut shown: Vec<(usize, &Row)> = rows
             .enumerate()
@@ -113,15 +115,15 @@ impl Table {
             (Some(_), Some(at)) => at,
             (Some(_), None) => self.at.min(last),
         };
-        // The selection must not move to another bucket, because the user's next key, such as a
-        // ban, would act on it.
+        // The selection must not move to another bucket, because the user's next key press, such as
+        // a ban, would act on that bucket.
         self.is_missing = self.pinned.is_some() && found.is_none();
         self.visible = shown.into_iter().map(|(index, _)| index).collect();
         self.clamp_scroll(height);
     }
 
-    /// Returns the index of the selection after a movement. If no row is selected, a step selects
-    /// the first line on screen.
+    /// Returns the index of the selection after a movement command. If no row is selected, a step
+    /// selects the first line on screen.
     pub(crate) fn moved(&self, page: usize, motion: Command) -> usize {
         if self.is_missing && matches!(motion, Command::Down | Command::Up) {
             return self.offset;
@@ -129,8 +131,8 @@ impl Table {
         moved(self.at, self.visible.len(), page, motion)
     }
 
-    /// Keeps the first row on screen while enough rows follow it. The view stays at the top until
-    /// the user moves.
+    /// Limits the scroll position so that no lines stay empty if there are enough rows to fill the
+    /// table.
     pub(crate) fn clamp_scroll(&mut self, height: usize) {
         let most = self.visible.len().saturating_sub(height.max(1));
         self.offset = self.offset.min(most);

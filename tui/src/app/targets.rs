@@ -16,7 +16,7 @@ use loudou_words::text::counted;
 /// Maximum number of rules that a message names.
 const NAMED: usize = 3;
 
-/// A summary of one Envoy, for the screens of the others.
+/// A summary of one Envoy, which is shown together with the other Envoys.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct TargetSummary {
     pub(crate) url: String,
@@ -37,7 +37,7 @@ pub(crate) struct TargetSummary {
     pub(crate) is_twin: bool,
     /// True if the user marked the Envoy.
     pub(crate) is_marked: bool,
-    /// Banner of a restart, and true with it if changes were lost that can be applied again.
+    /// Banner after a restart, and true if lost changes can be applied again.
     pub(crate) banner: Option<(String, bool)>,
 }
 
@@ -54,15 +54,16 @@ impl TargetSummary {
     }
 }
 
-/// The compared parts of a rule in effect.
+/// The parts of a rule in effect that are compared between Envoys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RuleInForce {
     mode: String,
-    /// `None` before the rules were read.
+    /// `None` until the rules have been read.
     numbers: Option<Arc<Numbers>>,
 }
 
-/// The compared parts of a rule except its mode, precomputed to make comparisons cheap.
+/// The parts of a rule that are compared, except its mode. They are precomputed to make comparisons
+/// cheap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Numbers {
     /// Short description of the limits.
@@ -73,7 +74,7 @@ pub(crate) struct Numbers {
     overrides_hash: u64,
 }
 
-/// Returns the numbers of each rule, by name.
+/// Returns the compared parts of each rule, by the rule's name.
 pub(crate) fn numbers(rules: &[RuleView]) -> BTreeMap<String, Arc<Numbers>> {
     let of = |view: &RuleView| {
         let mut rest = view.rule.clone();
@@ -102,8 +103,8 @@ fn hash(value: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Returns the rules of an Envoy, by name. Every status has the modes. The numbers are the ones
-/// last read.
+/// Returns the rules in effect at an Envoy, by name. The modes come from the status. The other
+/// parts come from the rules as last read.
 pub(crate) fn in_force(
     totals: &[RuleTotals],
     numbers: &BTreeMap<String, Arc<Numbers>>,
@@ -118,8 +119,8 @@ pub(crate) fn in_force(
     totals.iter().map(of).collect()
 }
 
-/// Describes the other Envoys that do not answer or that lost changes in a restart, in a long and a
-/// short form. `shown` is the number of the Envoy on the screen.
+/// Describes the other Envoys that do not answer or that have restarted, in a long and a short
+/// form. `shown` is the number of the Envoy on the screen.
 pub(crate) fn troubles(targets: &[TargetSummary], shown: usize) -> Option<(String, String)> {
     let urls: Vec<&str> = targets.iter().map(|target| target.url.as_str()).collect();
     let named = targets.iter().zip(short_names(&urls)).enumerate();
@@ -148,7 +149,8 @@ pub(crate) fn troubles(targets: &[TargetSummary], shown: usize) -> Option<(Strin
     }
 }
 
-/// Returns the differences between the first Envoy and the others, one sentence for each.
+/// Describes the differences between the first Envoy and the others, one sentence for each
+/// difference.
 pub(crate) fn differences(targets: &[TargetSummary]) -> Vec<String> {
     let urls: Vec<&str> = targets.iter().map(|target| target.url.as_str()).collect();
     let names = short_names(&urls);
@@ -181,8 +183,7 @@ pub(crate) fn differences(targets: &[TargetSummary]) -> Vec<String> {
     found
 }
 
-/// Returns the addresses that lead to an Envoy which is already in the list under an earlier
-/// address.
+/// Describes the addresses that lead to the same Envoy as an earlier address in the list.
 fn twins(targets: &[TargetSummary], names: &[String]) -> Vec<String> {
     let mut found = Vec::new();
     for (number, target) in targets
@@ -203,7 +204,7 @@ fn twins(targets: &[TargetSummary], names: &[String]) -> Vec<String> {
     found
 }
 
-/// Returns true for each instance that occurs earlier in the list.
+/// For each instance, returns true if it also occurs earlier in the list.
 pub(crate) fn are_twins<'a>(instances: impl Iterator<Item = &'a str>) -> Vec<bool> {
     let mut seen = BTreeSet::new();
     let is_twin = instances.map(|instance| !instance.is_empty() && !seen.insert(instance));
@@ -236,7 +237,7 @@ fn way(own: &RuleInForce, other: &RuleInForce, (here, there): (&str, &str)) -> O
             own.mode, other.mode
         ));
     }
-    // Rules that were not read yet are not known to differ.
+    // If one of the rules has not been read yet, no difference is known.
     let (own, other) = (own.numbers.as_ref()?, other.numbers.as_ref()?);
     if own.limits != other.limits {
         let (ours, theirs) = (&own.limits, &other.limits);

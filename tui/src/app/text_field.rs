@@ -1,5 +1,4 @@
-//! A one-line text field: text, cursor, and a state in which all text is selected, so that typing
-//! replaces it.
+//! A one-line text field with a cursor. All its text can be selected, so that typing replaces it.
 
 use tui_input::{Input, InputRequest};
 
@@ -8,7 +7,7 @@ use super::press::{Code, Press};
 /// Maximum number of characters in a field.
 const MAX_LENGTH: usize = 512;
 
-/// A text that is being edited.
+/// Text that is being edited.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TextField {
     input: Input,
@@ -25,7 +24,7 @@ impl PartialEq for TextField {
 impl Eq for TextField {}
 
 impl TextField {
-    /// Returns a field with `text` and the cursor at its end.
+    /// Creates a field with `text` and the cursor at its end.
     pub(crate) fn new(text: &str) -> Self {
         Self {
             input: Input::new(text.chars().take(MAX_LENGTH).collect()),
@@ -57,7 +56,7 @@ impl TextField {
         self.is_selected = !self.text().is_empty();
     }
 
-    /// Applies a key. Returns false if a text field does not use it.
+    /// Handles a key press. Returns false if text fields do not use the key.
     pub(crate) fn press(&mut self, press: Press) -> bool {
         use InputRequest as R;
         let request = match (press.code, press.ctrl) {

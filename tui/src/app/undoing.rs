@@ -1,5 +1,5 @@
-//! Undoes the user's changes. For the Envoy on the screen a question is asked. For the other
-//! Envoys, a change for all is undone without one.
+//! Undoes the user's changes. The user is asked to confirm an undo at the Envoy on the screen. If a
+//! broadcast is undone at all Envoys, the user is not asked again for the other Envoys.
 
 use loudou_api::{BanAnswer, BanView};
 
@@ -15,9 +15,9 @@ use loudou_client::change::in_doubt::{DoubtUndo, ServerState};
 use loudou_client::change::verb::Question;
 use loudou_client::change::{Change, Undo};
 
-/// Text of the question about a change that was made at several Envoys.
+/// Line of the question about undoing a change that was made at several Envoys.
 const FOR_ALL: &str = "Made at several Envoys: Enter undoes it only at this one.";
-/// Text of the question about a change that was not answered.
+/// Line of the question about undoing a change for which no answer arrived.
 const UNKNOWN: &str = "It may or may not be in force: Envoy has not answered since.";
 /// Maximum number of changes that can be undone.
 const MAX_UNDOS: usize = 50;
@@ -57,7 +57,7 @@ pub(crate) fn ask(state: &mut State) {
     }
 }
 
-/// Asks about a change that may or may not have been made, because no answer arrived.
+/// Asks whether to undo a change that may or may not have been made, because no answer arrived.
 fn ask_in_doubt(state: &mut State, mut doubt: InDoubt, broadcast: Option<u64>) {
     let (name, now_ns) = (doubt.change.name(), state.polled_ns());
     let (rule, key) = (doubt.change.verb().rule(), doubt.change.verb().key());
@@ -96,7 +96,7 @@ fn ask_in_doubt(state: &mut State, mut doubt: InDoubt, broadcast: Option<u64>) {
     open(state, question, change, broadcast);
 }
 
-/// Opens the question that the user confirms before an undo.
+/// Opens the question that asks the user to confirm an undo.
 fn open(state: &mut State, mut question: Question, change: Change, broadcast: Option<u64>) {
     if let Change::Edit(edit) = &change {
         question.detail.extend(previewed::with_waits(state, edit));
@@ -108,7 +108,7 @@ fn open(state: &mut State, mut question: Question, change: Change, broadcast: Op
     state.mode = Mode::Confirm(Box::new(pending));
 }
 
-/// Removes the last change, because nothing of it can be undone, and shows a message.
+/// Removes the last change, because it cannot be undone, and shows a message.
 fn drop_last(state: &mut State, text: String) {
     state.undos.pop();
     let text = match state.undos.last().map(Undoable::of) {
@@ -160,7 +160,7 @@ pub(crate) fn not_made(state: &mut State, sending: &Sending, why: &str) {
     push(state, tried, sending.broadcast);
 }
 
-/// Records that a change was not answered.
+/// Records that no answer to a change arrived, so that the change is in doubt.
 pub(crate) fn in_doubt(state: &mut State, sending: &Sending) {
     if sending.is_undo {
         return;
@@ -169,8 +169,8 @@ pub(crate) fn in_doubt(state: &mut State, sending: &Sending) {
     part_in_doubt(state, sending, sending.change.clone(), &before);
 }
 
-/// Records that a ban was made in some or all of several rules. Each ban without an answer is in
-/// doubt separately.
+/// Records the results of a ban in several rules. Each ban for which no answer arrived is recorded
+/// separately as in doubt.
 pub(crate) fn made_in_parts(
     state: &mut State,
     sending: &Sending,
@@ -185,7 +185,7 @@ pub(crate) fn made_in_parts(
             part_in_doubt(state, sending, Change::Ban(ban.clone()), &before);
         }
     }
-    // The undo key is about the change that was tried last, even if it failed.
+    // The undo key concerns the last attempted change, even if it failed.
     if let (None, Some(error)) = (
         &undo,
         results.iter().find_map(|result| result.as_ref().err()),
@@ -219,8 +219,8 @@ fn part_in_doubt(
     );
 }
 
-/// Adds a change, and drops the oldest one if there is no room. A change that was not made is kept
-/// only while it is the last one.
+/// Adds a change, and drops the oldest change if there are too many. A change that was not made is
+/// kept only while it is the last change.
 fn push(state: &mut State, tried: ChangeOutcome, broadcast: Option<u64>) {
     state
         .undos
@@ -229,11 +229,13 @@ fn push(state: &mut State, tried: ChangeOutcome, broadcast: Option<u64>) {
         state.undos.remove(0);
     }
     state.undos.push(Undoable { tried, broadcast });
-    // An earlier question is dropped, because the last change is undone first.
+    // A deferred question about an earlier undo is dropped, because the last change is undone
+    // first.
     state.unasked = None;
 }
 
-/// Removes a change that was sent, and returns the bans that its buckets had before.
+/// Removes a change that is waiting for its answer, and returns the bans that its buckets had
+/// before.
 fn take_sent(state: &mut State, change: &Change) -> Vec<(BucketName, BanView)> {
     let of = |change: &Change| {
         let verb = change.verb();
@@ -247,9 +249,9 @@ fn take_sent(state: &mut State, change: &Change) -> Vec<(BucketName, BanView)> {
     }
 }
 
-/// Returns the undo of this Envoy's part of a broadcast, or `None` if nothing of it can be undone.
-/// The user is not asked, so the filter refuses the undo if someone else changed the result in the
-/// meantime.
+/// Returns the change that undoes a broadcast at this Envoy, or `None` if there is nothing to undo.
+/// The user is not asked. If someone else has changed the result in the meantime, the filter
+/// refuses the undo.
 pub(crate) fn of_broadcast(state: &State, number: u64) -> Option<Change> {
     let mut made = state.undos.iter().rev();
     let made = made.find(|made| made.broadcast == Some(number))?;

@@ -1,4 +1,4 @@
-//! The update function of the app, in which a message changes the state and requests effects.
+//! The update function of the app: a message changes the state and may request effects.
 
 use loudou_limiter::Nanos;
 
@@ -23,7 +23,7 @@ use super::screens;
 use super::state::{Exit, Mode, State};
 use super::undoing;
 
-/// How long messages stay visible after a question closes.
+/// Minimum time for which messages stay visible after a question closes.
 const AFTER_QUESTION: Nanos = Nanos::from_secs(3);
 
 /// Applies a message at the time `now`.
@@ -81,8 +81,8 @@ pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
 
 /// Time between ticks of a screen that animates levels between polls.
 const ANIMATION: Nanos = Nanos::from_millis(80);
-/// Time between ticks of the other screens. Their ages are shown in seconds, and drawing is the largest part of the
-/// screen's work.
+/// Time between ticks of the other screens. These screens show ages in seconds, and drawing
+/// accounts for most of the app's work.
 pub(crate) const AGES: Nanos = Nanos::from_millis(500);
 
 /// Returns the time until the next [`Msg::Tick`] if no message arrives earlier. Ticks update the
@@ -97,8 +97,8 @@ pub(crate) fn tick_after(state: &State) -> Nanos {
         .max(Nanos::from_millis(1))
 }
 
-/// Ends the app with an error report. It takes precedence over a quit that arrives at the same
-/// time. The first report is kept, because it is the cause.
+/// Ends the app with an error report. The error takes precedence over a quit that arrives at the
+/// same time. If there are several errors, the first is kept, because it is the likely cause.
 fn fatal(state: &mut State, text: String) {
     if !matches!(state.exit, Some(Exit::Fatal(_))) {
         state.exit = Some(Exit::Fatal(text));
@@ -147,7 +147,8 @@ fn pressed(state: &mut State, press: Press, effects: &mut Vec<Effect>) {
     match command {
         Some(Command::Quit) => state.exit = Some(Exit::Quit),
         Some(Command::Suspend) => effects.push(Effect::Suspend),
-        // The terminal is too small to show what a key would confirm or change. Esc does neither.
+        // If the terminal is too small, all other keys except Esc are ignored, because the user
+        // cannot see what they would confirm or change.
         _ if !is_drawn && press != Press::plain(Code::Esc) => {}
         _ if place & BROWSE == 0 => modal::pressed(state, press, command, effects),
         Some(command) => browse::run(state, command, effects),

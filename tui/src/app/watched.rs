@@ -1,4 +1,4 @@
-//! The states of all watched Envoys. One of them is shown.
+//! The states of all watched Envoys. One Envoy is shown at a time.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,8 @@ enum Changed {
     Time,
 }
 
-/// Maximum number of tracked broadcasts. While none of them is complete, a further one is not sent.
+/// Maximum number of tracked broadcasts. If this many broadcasts are incomplete, no further
+/// broadcast is sent.
 const MAX_BROADCASTS: usize = 8;
 
 /// The states of all watched Envoys.
@@ -37,19 +38,20 @@ const MAX_BROADCASTS: usize = 8;
 pub(crate) struct Watched {
     states: Vec<State>,
     at: usize,
-    /// Envoys that the user marked. Changes for all are sent to these.
+    /// Envoys that the user marked. If there are any, broadcasts are sent only to the marked
+    /// Envoys.
     marked: BTreeSet<usize>,
     /// The broadcasts, newest last.
     broadcasts: Vec<Broadcast>,
     /// Number of broadcasts so far.
     sent: u64,
-    /// When the keys of all Envoys were last summed, or `None` while they are not on screen.
+    /// When the keys of all Envoys were last summed, or `None` while the Keys screen is not shown.
     summed_at: Option<Nanos>,
 }
 
 impl Watched {
-    /// Creates the list of watched Envoys from their states, and shows the first one. An empty list
-    /// gets an empty state.
+    /// Creates the list of watched Envoys from their states, and shows the first one. If `states`
+    /// is empty, a default state is added.
     pub(crate) fn new(mut states: Vec<State>) -> Self {
         if states.is_empty() {
             states.push(State::default());
@@ -72,8 +74,9 @@ impl Watched {
         self.states.get(self.at).unwrap_or(&NONE)
     }
 
-    /// Applies a message at the time `now`. `about` is the Envoy that it concerns, or `None` for
-    /// the shown one. Each effect is returned with the number of its Envoy.
+    /// Applies a message at the time `now`. `about` is the number of the Envoy that the message
+    /// concerns, or `None` for the shown Envoy. Each effect is returned with the number of its
+    /// Envoy.
     pub(crate) fn update(
         &mut self,
         about: Option<usize>,
@@ -88,7 +91,7 @@ impl Watched {
             Msg::Tick => Changed::Time,
             _ => Changed::Nothing,
         };
-        // Messages about the time and the size go to every state.
+        // Ticks and resizes are applied to every state.
         let shared = match &msg {
             Msg::Tick => Some(Msg::Tick),
             Msg::Resize(columns, rows) => Some(Msg::Resize(*columns, *rows)),
@@ -127,7 +130,7 @@ impl Watched {
         self.ask_again();
         match changed {
             Changed::One => self.note_target(number),
-            // Only the Targets screen shows ages.
+            // Only the Targets screen shows the ages of all Envoys.
             Changed::Time if self.shows_ages() => self.note_targets(),
             Changed::Time | Changed::Nothing => {}
         }
@@ -137,7 +140,7 @@ impl Watched {
         effects
     }
 
-    /// Returns true if the screen shows ages, which grow with time.
+    /// Returns true if the screen shows the ages of all Envoys, which change as time passes.
     fn shows_ages(&self) -> bool {
         self.shown().screen == Screen::Targets && self.shown().frozen.is_none()
     }
@@ -150,8 +153,8 @@ impl Watched {
         Some((number.filter(|number| *number < count)?, bucket))
     }
 
-    /// Asks whether to apply the changes that the shown Envoy lost or lacks. If it lacks none, the
-    /// next Envoy that lacks some is shown.
+    /// Asks whether to apply the changes that are missing at the shown Envoy. If none are missing
+    /// there, the next Envoy at which changes are missing is shown.
     fn ask_again(&mut self) {
         let at = self.at;
         let Some(state) = self.states.get_mut(at) else {
@@ -166,7 +169,8 @@ impl Watched {
         if let Some((number, _)) = found {
             self.show(number);
         }
-        // An answer may have opened a dialog at that Envoy in the meantime, which must stay open.
+        // An answer may have opened a dialog at that Envoy in the meantime, and this dialog must
+        // stay open.
         let shown = self.states.get_mut(self.at);
         if let Some(state) = shown.filter(|state| matches!(state.mode, Mode::Browse)) {
             match found {
@@ -176,8 +180,8 @@ impl Watched {
         }
     }
 
-    /// Returns the changes that an Envoy lost in a restart, and the changes that it lacks and that
-    /// are in effect at other connected Envoys. Empty if changes are not allowed.
+    /// Returns the changes that are missing at an Envoy: changes that it lost in a restart, and
+    /// changes that are in effect at other connected Envoys. Empty if changes are not allowed.
     fn lacking(&self, number: usize) -> Vec<Item> {
         let state = self.states.get(number);
         let Some(state) = state.filter(|state| state.locked().is_none()) else {
@@ -189,7 +193,7 @@ impl Watched {
         again::lacking(state, others.map(|(_, other)| other))
     }
 
-    /// Sends a change, which was made at one Envoy, to all.
+    /// Broadcasts a change that the user confirmed at the Envoy `at`.
     fn broadcast(&mut self, at: usize, sending: Sending, now: Nanos) -> Vec<(usize, Effect)> {
         if self.broadcasts.len() >= MAX_BROADCASTS {
             let Some(over) = self.broadcasts.iter().position(Broadcast::is_over) else {
@@ -219,7 +223,7 @@ impl Watched {
         sent.into_iter().map(change).collect()
     }
 
-    /// Records the answer to a part of a broadcast.
+    /// Records an Envoy's answer to a broadcast.
     fn note_answer(&mut self, number: usize, msg: &Msg) {
         for broadcast in &mut self.broadcasts {
             match msg {
@@ -230,7 +234,7 @@ impl Watched {
         }
     }
 
-    /// Shows the results of broadcasts that completed.
+    /// Shows the summaries of broadcasts that have completed.
     fn report(&mut self) {
         for broadcast in &mut self.broadcasts {
             let news = broadcast.news(&self.states);
@@ -240,7 +244,7 @@ impl Watched {
         }
     }
 
-    /// Describes the broadcasts that are not known to be in effect at some Envoy, for the message
+    /// Describes the broadcasts that may not be in effect at some Envoy, for the message that is
     /// printed when the app exits.
     pub(crate) fn unfinished(&self) -> Vec<String> {
         let broadcasts = self.broadcasts.iter();
@@ -249,7 +253,7 @@ impl Watched {
             .collect()
     }
 
-    /// Shows another Envoy with the same screen and choices.
+    /// Shows another Envoy, and keeps the screen and the user's choices.
     fn show(&mut self, at: usize) {
         let chosen = Chosen::of(self.shown());
         if let Some(state) = self.states.get_mut(at).filter(|_| at != self.at) {
@@ -282,8 +286,8 @@ impl Watched {
         self.note_broadcasts();
     }
 
-    /// Updates the summary of one Envoy. With many Envoys, updating all takes too long for every
-    /// message.
+    /// Updates the summary of one Envoy. With many Envoys, updating all summaries for every message
+    /// would take too long.
     fn note_target(&mut self, number: usize) {
         let is_complete = self.shown().targets.len() == self.states.len();
         let Some(target) = self.states.get(number).map(target).filter(|_| is_complete) else {
@@ -316,7 +320,7 @@ impl Watched {
         ticks.min().unwrap_or(AGES)
     }
 
-    /// Returns how the app ends, if it does.
+    /// Returns how the app ends, or `None` if it continues.
     pub(crate) fn exit(&mut self) -> Option<Exit> {
         self.states.iter_mut().find_map(|state| state.exit.take())
     }
@@ -327,7 +331,7 @@ fn change((number, sending): (usize, Sending)) -> (usize, Effect) {
     (number, Effect::Change(Box::new(sending)))
 }
 
-/// Marks the Envoys that are watched at several addresses.
+/// Marks the addresses that lead to the same Envoy as an earlier address.
 fn find_twins(targets: &mut [TargetSummary]) {
     let twins = are_twins(targets.iter().map(|target| target.instance.as_str()));
     for (target, is_twin) in targets.iter_mut().zip(twins) {
@@ -362,15 +366,17 @@ fn target(state: &State) -> TargetSummary {
     }
 }
 
-// The choices that stay when another Envoy is shown: the screen, and the user's choices on it.
+// The view settings that are kept when another Envoy is shown: the screen, and the user's choices
+// on it.
 
-/// The choices.
+/// The screen and the user's choices.
 struct Chosen {
     screen: Screen,
     scale: Scale,
     sort: Sort,
     filter: (Filter, String),
-    /// Kept so that the user can compare a key with its bucket at the other Envoy.
+    /// The selected bucket, which is kept so that the user can compare it with the key's bucket at
+    /// the other Envoy.
     pinned: Option<BucketName>,
     open: Option<BucketName>,
     keys: Keys,
@@ -378,7 +384,7 @@ struct Chosen {
 }
 
 impl Chosen {
-    /// Returns the choices in a state.
+    /// Returns the choices from a state.
     fn of(state: &State) -> Self {
         let table = &state.table;
         Self {
@@ -423,13 +429,14 @@ impl Watched {
     }
 }
 
-// The sums of the keys of all Envoys, which are computed while they are on screen.
+// The sums of the keys of all Envoys, which are computed while the Keys screen is shown.
 
 /// Time between two updates of the sums.
 const EVERY: Nanos = Nanos::from_millis(250);
 
 impl Watched {
-    /// Sums the keys of all Envoys while they are on screen, and makes the Envoys read them.
+    /// While the Keys screen is shown, sums the keys of all Envoys, and makes the polls of every
+    /// Envoy read the keys on screen.
     fn sum(&mut self, now: Nanos) {
         let shown = self.shown();
         let is_seen = shown.screen == Screen::Keys && shown.frozen.is_none();

@@ -134,7 +134,7 @@ fn sort(buckets: &mut [BucketView], by: Sort) {
     }
 }
 
-/// Returns the limit that refuses or is nearest to refusing.
+/// Returns the limit that refuses requests, or that is closest to refusing them.
 fn reported(bucket: &BucketView) -> Option<&LimitView> {
     bucket.limits.get(bucket.reported)
 }
@@ -222,7 +222,7 @@ fn table(page: &BucketsPage, style: Style) -> TextTable {
     table
 }
 
-/// Returns the units that this Envoy leased.
+/// Returns the number of leased units that this Envoy holds.
 fn leased_here(bucket: &BucketView) -> Option<String> {
     bucket.lease.as_ref().map(|lease| lease.tokens.to_string())
 }
@@ -236,8 +236,8 @@ fn left(limit: &LimitView) -> String {
     format!("{}/{}", limit.remaining, limit.capacity)
 }
 
-/// Returns the time until requests of the key may be admitted again: the remaining time of the ban,
-/// or the limit's wait.
+/// Returns the time until requests of the key may be admitted again. This is the remaining time of
+/// an enforced ban or, without a ban, the limit's `retry_after_ns`.
 fn retry_of(bucket: &BucketView, limit: Option<&LimitView>, now_ns: u64) -> Option<String> {
     match enforced_ban(bucket) {
         Some(ban) => ban
@@ -261,7 +261,8 @@ pub(super) fn state(bucket: &BucketView) -> Cell {
     })
 }
 
-/// Prints one record per limit, because each has its own numbers.
+/// Prints one CSV record per limit, because the capacity, rate and remaining units differ between
+/// limits.
 fn lines(buckets: &[BucketView], out: &mut dyn Write) -> io::Result<()> {
     let heading = "rule,key,state,admitted,refused,last_seen_ns,limit,algorithm,capacity,rate,\
                    remaining,retry_after_ns,reset_after_ns,drain_ns,used,drains,ban_until_ns,ban_by,\
@@ -326,7 +327,7 @@ fn state_named(text: &str) -> Result<BucketState, String> {
         .ok_or_else(|| format!("unknown state; write {}", BucketState::NAMES.join(", ")))
 }
 
-/// Returns the remaining time and the origin of a ban: `4m left, penalty`.
+/// Returns the remaining time and the origin of a ban, such as `4m left, penalty`.
 fn ban_in_short(bucket: &BucketView, now_ns: u64) -> Option<String> {
     let ban = bucket.ban.as_ref()?;
     let left = match ban.until_ns {
@@ -370,7 +371,8 @@ pub(in crate::cli) fn get(context: &mut Context<'_, '_>, args: &GetArgs) -> Resu
     let format = context.format();
     match format {
         Format::Table => {
-            // The answer has no server time, and the local clock differs from the server's.
+            // The response contains no server time, and the local clock may differ from the
+            // server's, so the time is read from the status.
             let now = client.status().ok().map(|status| status.now_ns);
             one(&bucket, now, context.style, context.io.out)?;
         }
@@ -436,7 +438,7 @@ pub(in crate::cli) fn one(
     limits.print(out, style)
 }
 
-/// Prints notable properties of a bucket besides its level.
+/// Prints the notable properties of a bucket, apart from its level.
 fn stand_out(bucket: &BucketView, now_ns: Option<u64>, out: &mut dyn Write) -> io::Result<()> {
     let numbers = brought(bucket).into_iter();
     for line in numbers.chain(stands_out(bucket, now_ns, Origins::default())) {
@@ -447,14 +449,13 @@ fn stand_out(bucket: &BucketView, now_ns: Option<u64>, out: &mut dyn Write) -> i
 
 // Reads the list of buckets page by page, as slowly as the server demands, and shows the progress.
 
-/// Maximum number of buckets that are read to find the first ones.
+/// Number of buckets after which reading stops. The buckets read until then are sorted and printed.
 const MAX_READ: usize = 200_000;
-/// Maximum number of pages. The number of buckets is not a sufficient bound because pages may be
-/// empty.
+/// Maximum number of pages. `MAX_READ` alone is not a sufficient bound, because pages may be empty.
 const MAX_PAGES: usize = 400_000;
 
-/// Follows the cursors, and shows the progress on a terminal. Returns false with the page if there
-/// was more than the maximum.
+/// Reads the pages one after another, and shows the progress on a terminal. Returns all buckets as
+/// one page, and false if a maximum ended the reading early.
 fn read(context: &mut Context<'_, '_>, args: &BucketsArgs) -> Result<(BucketsPage, bool)> {
     let client = context.client()?;
     let mut progress = Progress::new(context);
@@ -463,8 +464,9 @@ fn read(context: &mut Context<'_, '_>, args: &BucketsArgs) -> Result<(BucketsPag
     read
 }
 
-/// Reads all requested buckets. The state `refusing` selects keys that are refused, so it includes
-/// banned keys and excludes rules in shadow mode.
+/// Reads all buckets that match the arguments. `--state refusing` selects the keys that are
+/// actually refused. The selection therefore includes banned keys, and excludes the buckets of
+/// rules in shadow mode.
 fn follow_all(
     client: &Client,
     args: &BucketsArgs,
@@ -473,7 +475,7 @@ fn follow_all(
     let (mut all, mut complete) = follow(client, args, args.state, progress)?;
     if args.state == Some(BucketState::Refusing) {
         let (banned, is_whole) = follow(client, args, Some(BucketState::Banned), progress)?;
-        // A key may have been banned between the two searches.
+        // A key that was banned between the two searches is in both results.
         let names: BTreeSet<_> = banned.buckets.iter().map(name).collect();
         all.buckets.retain(|bucket| !names.contains(&name(bucket)));
         all.buckets.extend(banned.buckets);
@@ -515,19 +517,20 @@ fn follow(
         let page = reader.buckets(client, &query)?;
         all.buckets.extend(page.buckets);
         all.next_cursor = page.next_cursor;
-        // With the oldest clock, the newest buckets would appear to be in the future.
+        // Keeps the latest server time of all pages. With an earlier time, buckets used since then
+        // would appear to lie in the future.
         all.now_ns = page.now_ns.max(all.now_ns);
         all.generation = page.generation;
         (all.pages, all.pages_done) = (page.pages, page.pages_done);
     }
     let complete = all.next_cursor.is_none();
-    // These values describe single pages.
+    // These fields describe a single page, so they have no meaning for the joined list.
     (all.pages, all.pages_done, all.wait_ns) = (0, 0, 0);
     Ok((all, complete))
 }
 
-/// A line on standard error, if it is a terminal, that shows how much of the store has been read.
-/// Reading a large store takes seconds, because the server makes its clients read slowly.
+/// Progress line on a terminal's standard error, which shows how much of the store has been read.
+/// Reading a large store takes seconds, because the server limits the pace of its clients.
 struct Progress<'a> {
     err: Option<&'a mut dyn Write>,
     shown: bool,
@@ -556,7 +559,7 @@ impl<'a> Progress<'a> {
         err.flush()
     }
 
-    /// Removes the line.
+    /// Clears the progress line.
     fn end(self) -> io::Result<()> {
         match self.err {
             Some(err) if self.shown => write!(err, "\r{:40}\r", "").and_then(|()| err.flush()),
@@ -565,9 +568,9 @@ impl<'a> Progress<'a> {
     }
 }
 
-// Implements `loudou get --fleet`, which shows a bucket that a fleet shares, as known to one Envoy.
+// Implements `loudou get --fleet`, which shows one Envoy's view of a bucket that a fleet shares.
 
-/// A shared bucket as known to one Envoy.
+/// One Envoy's view of a bucket that a fleet shares.
 #[derive(Serialize)]
 struct Leased<'a> {
     rule: &'a str,
@@ -582,7 +585,7 @@ struct Leased<'a> {
     limits: Vec<LimitView>,
 }
 
-/// Prints the units of a bucket that this Envoy leased, and the units that remain for the fleet.
+/// Prints how many units of a bucket this Envoy has leased, and how many remain for the fleet.
 fn fleet_view(context: &mut Context<'_, '_>, rule: &str, key: &str) -> Result<()> {
     let client = context.client()?;
     let (lease, limits, outage) = match client.bucket(rule, key) {
@@ -647,7 +650,7 @@ impl Leased<'_> {
         named(&lines, style, out)
     }
 
-    /// Prints one record per limit.
+    /// Prints one CSV record per limit.
     fn records(&self, out: &mut dyn Write) -> io::Result<()> {
         let heading =
             "rule,key,now_ns,tokens,limit,left,heard_ns,debt,denied_until_ns,envoys,outage";
@@ -674,8 +677,8 @@ impl Leased<'_> {
     }
 }
 
-/// Describes the fleet: the number of Envoys, the time of the relay's last answer, and the workers
-/// that decide alone.
+/// Describes the fleet: the number of Envoys, the time since the relay's last answer, and the
+/// number of workers that are disconnected and decide by `fleet.on_outage`.
 pub(in crate::cli) fn fleet(fleet: &FleetStatus, now_ns: u64) -> Cell {
     let answer = answered(fleet, now_ns).map_or_else(
         || "the relay has not answered yet".to_owned(),

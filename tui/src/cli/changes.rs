@@ -1,4 +1,5 @@
-//! Prints changes: preview, question, outcome and, after a conflict, the current rule.
+//! Makes changes. Prints a preview, asks for confirmation, and prints the outcome or, after a
+//! conflict, the current rule.
 
 use anyhow::{Context as _, Result};
 use loudou_api::{BanAnswer, EditAnswer, Spread};
@@ -23,7 +24,8 @@ const BEFORE_AFTER: [&str; 2] = ["BEFORE", "AFTER"];
 /// Note for addresses at which the filter receives no request bodies.
 const IN_HEADER: &str = "sent in a header, of at most 32 KiB: no body arrives at this address";
 
-/// Fails if changes are forbidden or the outcome could not be printed.
+/// Fails if changes are forbidden, or if the outcome cannot be printed in the requested output
+/// format.
 pub(super) fn allowed(context: &Context<'_, '_>, dry_run: bool) -> Result<()> {
     context.no_csv()?;
     if dry_run {
@@ -32,10 +34,10 @@ pub(super) fn allowed(context: &Context<'_, '_>, dry_run: bool) -> Result<()> {
     context.may_change()
 }
 
-/// Note when the answer to a change is lost. The change may still have been made.
+/// Error message for a change whose response was lost. Envoy may still have made the change.
 const IN_DOUBT: &str = "it is not known whether the change was made";
 
-/// Makes a change. On a terminal, a preview and a question come first.
+/// Makes a change. On a terminal, first shows a preview and asks for confirmation.
 pub(super) fn run(
     context: &mut Context<'_, '_>,
     mut change: Change,
@@ -68,7 +70,8 @@ pub(super) fn run(
     }
 }
 
-/// Prints the outcome. The numbers are left out if the preview has shown them (`seen`).
+/// Prints the outcome of a change. Leaves out the table of differences if the preview has already
+/// shown it (`seen`).
 fn print(
     context: &mut Context<'_, '_>,
     change: &Change,
@@ -105,7 +108,7 @@ fn print(
     Ok(Outcome::Done)
 }
 
-/// Result in one rule, as printed in JSON.
+/// Result of a ban or unban in one rule, as printed in JSON.
 #[derive(Clone, Debug, Serialize)]
 struct RuleResult<'a> {
     rule: &'a str,
@@ -116,7 +119,8 @@ struct RuleResult<'a> {
     error: Option<String>,
 }
 
-/// Prints the result in each rule, so that a failure in one does not hide the others.
+/// Prints the result for each rule, so that a failure in one rule does not hide the results in the
+/// others.
 fn print_all(
     context: &mut Context<'_, '_>,
     change: &Change,
@@ -173,7 +177,8 @@ fn print_all(
     })
 }
 
-/// Prints the remaining lines about an edit or an override.
+/// Prints the differences that an edit makes, and the generation with which the edit or override is
+/// in effect.
 fn print_edit(
     context: &mut Context<'_, '_>,
     change: &Change,
@@ -218,7 +223,7 @@ fn print_edit(
     print_spread(context, answer.fleet)
 }
 
-/// Prints at which other Envoys the change applies.
+/// Prints to which other Envoys the change has spread.
 fn print_spread(context: &mut Context<'_, '_>, spread: Option<Spread>) -> Result<()> {
     if let Some(words) = leased::spread(spread) {
         writeln!(context.io.out, "{words}")?;

@@ -46,7 +46,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &CheckArgs) -> Result<Out
         texts.push(check(&name_of(path), &bytes, config::preflight_advice));
     }
     check_around(&mut texts);
-    // A folder of manifests may contain manifests of other kinds, which are skipped.
+    // A folder of Kubernetes manifests may also contain unrelated manifests, which are skipped.
     let mut reports = texts.iter().flatten();
     if reports.any(|(report, _)| report.is_manifest()) {
         texts.retain(|text| !text.iter().any(|(report, _)| report.is_unrelated));
@@ -89,20 +89,21 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &CheckArgs) -> Result<Out
     })
 }
 
-/// Reads the rules of a file for another command. The file may also be an Envoy configuration.
-/// Problems are printed to standard error.
+/// Reads the rules of a file on behalf of another command. The file may be a rule file or an Envoy
+/// configuration. Problems are printed to standard error.
 pub(super) fn rules_of(context: &mut Context<'_, '_>, path: &Path) -> Result<Option<RuleFile>> {
     let bytes = bytes_of(context, path)?;
     rules_of_text(context, &name_of(path), &bytes)
 }
 
-/// Like [`rules_of`], but reads the rules from a text.
+/// Like [`rules_of`], but takes the contents of the file.
 pub(super) fn rules_of_text(
     context: &mut Context<'_, '_>,
     name: &str,
     bytes: &[u8],
 ) -> Result<Option<RuleFile>> {
-    // Preflight requests only matter in a file that Envoy will load.
+    // Advice about preflight requests is left out, because it only matters for a file that Envoy
+    // will load.
     let checked = check(name, bytes, |_| Vec::new());
     Ok(only_rules(
         name,

@@ -1,9 +1,9 @@
-//! Shell completion, with the rules and keys of the live Envoy.
+//! Shell completion, including the rules and keys of the live Envoy.
 //!
 //! The script of `loudou completions` runs this program with [`VARIABLE`] set and the typed line
-//! after `--`. Clap completes commands and options, and calls the functions here for values. If
-//! Envoy does not answer quickly, no values are offered, so that Tab neither waits nor prints an
-//! error.
+//! after `--`. Clap completes commands and options itself, and calls the functions in this module
+//! to complete values. If Envoy does not answer quickly, no values are offered, so that Tab neither
+//! waits nor prints an error.
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
@@ -28,17 +28,19 @@ use loudou_client::{Client, TopQuery};
 
 /// Environment variable that the scripts set to the name of the shell.
 const VARIABLE: &str = "LOUDOU_COMPLETE";
-/// Time limit of each call.
+/// Time limit of each call to Envoy.
 const TIMEOUT: Duration = Duration::from_millis(300);
-/// When zsh autoloads a function, the first call runs the file itself.
+/// When zsh autoloads the completion function, the first call executes the script instead of the
+/// function, so the script must call the function.
 const ZSH_FIRST_USE: &str = r#"if [ "$funcstack[1]" = "_loudou" ]; then
     _clap_dynamic_completer_loudou "$@"
 fi"#;
 
-/// The function that bash calls. It calls the function that clap generates.
+/// Bash function that joins the words that bash split at `:` or `=`, and calls the completion
+/// function that clap generates.
 const BASH: &str = include_str!("complete.bash");
 
-/// Completes a line if a script requests it.
+/// Completes the typed line if a completion script has started this process.
 pub(super) fn answered(loudou: fn() -> Command) -> Option<ExitCode> {
     let with_values = move || with_values(loudou());
     let complete = CompleteEnv::with_factory(with_values).var(VARIABLE);
@@ -51,7 +53,8 @@ pub(super) fn answered(loudou: fn() -> Command) -> Option<ExitCode> {
     }
 }
 
-/// Returns the command with the completions that need the config file or the list of sub-commands.
+/// Adds the completions for `--url`, `man` and `help`, which need the config file or the list of
+/// subcommands.
 fn with_values(loudou: Command) -> Command {
     let names = loudou
         .get_subcommands()
@@ -68,7 +71,7 @@ fn with_values(loudou: Command) -> Command {
         })
 }
 
-/// Prints the script for a shell.
+/// Prints the completion script for a shell.
 pub(super) fn script(shell: Shell, out: &mut dyn Write) -> io::Result<()> {
     let name = shell.to_string();
     let shells = Shells::builtins();
@@ -87,7 +90,7 @@ pub(super) fn script(shell: Shell, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-/// Completes the names of targets in the config file. They need no quotes.
+/// Completes `@NAME` with the targets in the config file. Target names need no quotes.
 fn named() -> ArgValueCompleter {
     ArgValueCompleter::new(|begun: &OsStr| {
         let config = Line::read().config();
@@ -106,12 +109,13 @@ pub(super) fn rules() -> ArgValueCompleter {
     ArgValueCompleter::new(|begun: &OsStr| begin_with(begun, Line::read().rules()))
 }
 
-/// Completes the keys with the most recent refusals or admissions, in the rule that the line names.
+/// Completes a key of the rule that the line names. Offers the keys with the most recent refusals
+/// or admissions.
 pub(super) fn keys_of_rule() -> ArgValueCompleter {
     ArgValueCompleter::new(|begun: &OsStr| begin_with(begun, Line::read().keys(true)))
 }
 
-/// Completes the keys of the rule in `--rule`, or of all rules.
+/// Completes a key of the rule in `--rule` or, without that option, a key of any rule.
 pub(super) fn keys() -> ArgValueCompleter {
     ArgValueCompleter::new(|begun: &OsStr| {
         let line = Line::read();
@@ -119,7 +123,7 @@ pub(super) fn keys() -> ArgValueCompleter {
     })
 }
 
-/// Completes constant words.
+/// Completes a value from a fixed list.
 pub(super) fn words(names: &'static [&'static str]) -> ArgValueCandidates {
     ArgValueCandidates::new(|| names.iter().map(CompletionCandidate::new).collect())
 }
@@ -137,15 +141,15 @@ fn begin_with(begun: &OsStr, values: Vec<Value>) -> Vec<CompletionCandidate> {
         .collect()
 }
 
-/// Returns true if every shell accepts the value without quotes. Keys come from clients, and no
-/// form of quoting works in all shells.
+/// Returns true if every shell accepts the value without quotes. Other values are not offered,
+/// because clients choose the keys, and no form of quoting works in all shells.
 fn is_plain(value: &str) -> bool {
     let mut characters = value.chars();
     let is_plain = |c: char| c.is_alphanumeric() || "-_./:@+,%=".contains(c);
     characters.next().is_some_and(char::is_alphanumeric) && characters.all(is_plain)
 }
 
-/// The line to complete, and the address of its Envoy.
+/// The line to complete, and the address of the Envoy that it calls.
 struct Line {
     words: Vec<String>,
     url: String,
@@ -163,7 +167,7 @@ impl Line {
         let is_set = url.is_some();
         let mut line = Self {
             words,
-            // If there are several, the first is used.
+            // Only the first address in `LOUDOU_URL` is used.
             url: url
                 .and_then(|urls| urls.split(',').next().map(str::to_owned))
                 .unwrap_or_else(|| URL.to_owned()),
@@ -193,8 +197,9 @@ impl Line {
         values.chain(joined).last()
     }
 
-    /// Returns the Envoy that the line names, or the first of several. `None` if only a
-    /// `--targets-from` command knows it, because Tab does not run commands.
+    /// Returns the URL of the Envoy that the line names, or of the first Envoy if it names several.
+    /// Returns `None` if the addresses come from a `--targets-from` command, because completion
+    /// does not run commands.
     fn url(&self) -> Option<String> {
         if let Some(url) = self.option("--url") {
             return Some(url.to_owned());
@@ -240,7 +245,7 @@ impl Line {
         Client::new(&target, TIMEOUT).ok()
     }
 
-    /// Returns true if a word, or the value of an option, is this rule.
+    /// Returns true if a word of the line, or the value of an option, is the name of this rule.
     fn is_named(&self, rule: &str) -> bool {
         let mut words = self.words.iter();
         words.any(|word| {
@@ -254,7 +259,8 @@ impl Line {
         rules.map(|rule| (rule.name, rule.totals.mode)).collect()
     }
 
-    /// Returns the keys of all rules, or only of the rules that occur in the line.
+    /// Returns the keys of all rules or, if `are_of_line`, only the keys of the rules that the line
+    /// names.
     fn keys(&self, are_of_line: bool) -> Vec<Value> {
         let Some(client) = self.client() else {
             return Vec::new();

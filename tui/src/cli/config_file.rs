@@ -1,5 +1,5 @@
-//! Finds the config file, checks if it can be trusted, and applies its settings, including the look
-//! of the screen.
+//! Finds the config file, checks whether it can be trusted, and applies its settings, including the
+//! appearance of the screen.
 
 use std::path::{Path, PathBuf};
 
@@ -17,8 +17,8 @@ use loudou_words::text::escape;
 /// Maximum number of problems that are printed.
 const MAX_PROBLEMS: usize = 64;
 
-/// Reads the file that an option or the environment names, or else the file in the user's home, if
-/// it exists.
+/// Reads the config file that an option or the environment names. If neither names a file, reads
+/// the default config file, if it exists.
 pub(super) fn read(named: Option<&Path>, env: &Env, warnings: &mut Vec<String>) -> Result<Config> {
     let usual = usual(env).filter(|file| file.exists());
     let Some(file) = named.map(Path::to_path_buf).or(usual) else {
@@ -45,7 +45,7 @@ pub(super) fn read(named: Option<&Path>, env: &Env, warnings: &mut Vec<String>) 
     Ok(config)
 }
 
-/// Parses the settings in a file of this name.
+/// Parses the contents of a config file. `name` is the file's name in error messages.
 pub(super) fn parse(name: &str, bytes: &[u8]) -> Result<Config> {
     let text = String::from_utf8_lossy(bytes);
     Config::read(&text).map_err(|problems| {
@@ -67,8 +67,8 @@ pub(super) fn parse(name: &str, bytes: &[u8]) -> Result<Config> {
     })
 }
 
-/// Applies the config file's targets and, if neither options nor the environment name an Envoy, its
-/// Envoys.
+/// Applies the settings of the config file. Its `url` is used only if neither the options nor the
+/// environment name an Envoy.
 pub(super) fn apply(global: &mut Global, env: &Env) -> Result<Vec<String>> {
     let mut warnings = Vec::new();
     let config = read(global.config_file.as_deref(), env, &mut warnings)?;
@@ -87,7 +87,8 @@ pub(super) fn apply(global: &mut Global, env: &Env) -> Result<Vec<String>> {
     Ok(warnings)
 }
 
-/// Returns `$XDG_CONFIG_HOME/loudou/config.toml`, or `~/.config/loudou/config.toml`.
+/// Returns the default path of the config file: `$XDG_CONFIG_HOME/loudou/config.toml`, or
+/// `~/.config/loudou/config.toml`.
 fn usual(env: &Env) -> Option<PathBuf> {
     let xdg = env.config_home.as_ref().map(PathBuf::from);
     // The XDG specification requires relative paths to be ignored.
@@ -96,8 +97,8 @@ fn usual(env: &Env) -> Option<PathBuf> {
     Some(folder.or_else(below_home)?.join("loudou/config.toml"))
 }
 
-/// Makes the paths of a target absolute. They are relative to the config file's folder, or begin
-/// with `~/`.
+/// Resolves the paths of a target. `~/` stands for the home directory, and other paths are relative
+/// to the config file's folder.
 fn locate(target: &mut NamedTarget, folder: &Path, env: &Env) {
     let paths = [
         &mut target.token_file,
@@ -113,7 +114,8 @@ fn locate(target: &mut NamedTarget, folder: &Path, env: &Env) {
     }
 }
 
-/// Returns the look of the screen. Options and environment take precedence over the file.
+/// Returns the appearance of the screen. Options and environment variables take precedence over the
+/// config file.
 pub(super) fn look(config: &Config, global: &Global, env: &Env, style: Style) -> Appearance {
     Appearance {
         depth: if style.color {

@@ -15,9 +15,9 @@ use loudou_client::Client;
 use loudou_print::style::Style;
 use loudou_words::text::escape;
 
-/// Default time limit of a call.
+/// Default time limit of a call to Envoy.
 pub(super) const TIMEOUT: Nanos = Nanos::from_secs(5);
-/// Maximum length of an answer to a question, in bytes.
+/// Maximum number of bytes that are read as the answer to a prompt.
 const MAX_ANSWER: u64 = 80;
 
 pub(super) struct Context<'a, 'io> {
@@ -26,9 +26,10 @@ pub(super) struct Context<'a, 'io> {
     pub(super) typed: &'a str,
     pub(super) io: &'a mut Io<'io>,
     pub(super) style: Style,
-    /// The Envoy to call, if it is one of several, or `None` for the Envoy in the options.
+    /// Client of the Envoy to call if the command runs at several Envoys, or `None` to call the
+    /// Envoy that the options name.
     pub(super) at: Option<&'a Client>,
-    /// True once the warnings about the connection were printed.
+    /// True once the warnings about the connection have been printed.
     has_warned: bool,
 }
 
@@ -55,7 +56,7 @@ impl<'a, 'io> Context<'a, 'io> {
         self.global.output == Some(Output::Html)
     }
 
-    /// Returns the client of the Envoy to call.
+    /// Returns a client for the Envoy to call.
     pub(super) fn client(&mut self) -> Result<Client> {
         if let Some(client) = self.at {
             return Ok(client.clone());
@@ -69,7 +70,8 @@ impl<'a, 'io> Context<'a, 'io> {
         }
     }
 
-    /// Returns a client of one address, with the time limit from the options, or else `timeout`.
+    /// Returns a client for one address. `timeout` is the time limit of its calls if neither the
+    /// options nor the config file set one.
     pub(super) fn client_at(&mut self, address: &Address, timeout: Nanos) -> Result<Client> {
         let connect = &self.global.connect;
         let (target, warnings) = target::read(address, connect, &self.io.env)?;
@@ -80,27 +82,27 @@ impl<'a, 'io> Context<'a, 'io> {
             }
         }
         let timeout = self.global.timeout.unwrap_or(timeout);
-        // No request was sent yet, so the error is about the address or the token.
+        // No request has been sent yet, so the error is about the address or the token.
         Client::new(&target, duration(timeout)).map_err(|bad| Usage(bad.to_string()).into())
     }
 
-    /// Returns the look of the screen.
+    /// Returns the appearance of the screen.
     pub(super) fn look(&self) -> Appearance {
         let config = &self.global.config;
         config_file::look(config, self.global, &self.io.env, self.style)
     }
 
-    /// Returns the prefix of a note that differs between Envoys. It is the Envoy's address, if
-    /// there are several.
+    /// Returns a prefix that names the Envoy that a note is about. The prefix is the Envoy's
+    /// address if the command runs at several Envoys, and is otherwise empty.
     pub(super) fn at_envoy(&self) -> String {
         self.at
             .map(|client| format!("{}: ", escape(client.url())))
             .unwrap_or_default()
     }
 
-    /// Prints a note to standard error, which keeps it out of the data.
+    /// Prints a note to standard error, so that it does not mix with the data on standard output.
     pub(super) fn note(&mut self, text: &str) -> io::Result<()> {
-        // Earlier output must appear first.
+        // Flushes standard output, so that earlier output appears before the note.
         self.io.out.flush()?;
         writeln!(self.io.err, "{}", self.style.marks(text))
     }
@@ -127,7 +129,8 @@ impl<'a, 'io> Context<'a, 'io> {
         Ok(())
     }
 
-    /// Fails if an output format is given, because a manual page or a script has no other form.
+    /// Fails if `--output` requests a format other than a table, because manual pages and scripts
+    /// have only one format.
     pub(super) fn only_text(&self) -> Result<()> {
         if self.format() != Format::Table {
             bail!(Usage("--output is not available here".to_owned()));
@@ -140,7 +143,7 @@ impl<'a, 'io> Context<'a, 'io> {
         self.io.input_terminal && !args.yes
     }
 
-    /// Asks on standard error. Only `y` and `yes` confirm.
+    /// Asks the question on standard error. Only the answers `y` and `yes` confirm.
     pub(super) fn confirmed(&mut self, question: &str) -> Result<bool> {
         self.io.out.flush()?;
         write!(self.io.err, "{question} [y/N] ")?;

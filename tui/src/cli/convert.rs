@@ -67,7 +67,7 @@ pub(crate) struct ConvertArgs {
     pub(crate) log: LogArgs,
 }
 
-/// A form of the output.
+/// Format in which the rules are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FormArg {
     /// A rule file
@@ -86,7 +86,7 @@ pub(crate) enum FormArg {
 }
 
 impl FormArg {
-    /// Returns rules in this form.
+    /// Returns the rules in this format.
     fn around(self, rules: &str) -> String {
         let form = match self {
             Self::Rules => return rules.to_owned(),
@@ -133,7 +133,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ConvertArgs) -> Result<O
     }
 }
 
-/// Writes a file. An existing file is only replaced with `force`.
+/// Writes a file. Replaces an existing file only if `force` is true.
 fn write_new(path: &Path, text: &str, force: bool) -> Result<()> {
     let name = name_of(path);
     let mut options = OpenOptions::new();
@@ -172,7 +172,8 @@ fn check_use(context: &Context<'_, '_>, args: &ConvertArgs) -> Result<()> {
     args.log.check_use()
 }
 
-/// Prints problems in the form of compiler messages, so that editors find their places.
+/// Prints problems like compiler messages, with file, line and column, so that editors can jump to
+/// them.
 fn print(context: &mut Context<'_, '_>, problems: &[Problem]) -> Result<()> {
     let mut lines = Vec::new();
     let paint = painted(context.style);

@@ -116,7 +116,7 @@ pub(crate) struct EditArgs {
     pub(crate) ask: AskArgs,
 }
 
-/// A [`Carry`] that can be printed as a default value.
+/// A [`Carry`] that clap can print as a default value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CarryArg(pub(crate) Carry);
 
@@ -124,7 +124,8 @@ pub(super) fn set(context: &mut Context<'_, '_>, args: &SetArgs) -> Result<Outco
     changes::allowed(context, args.dry_run)?;
     let name = target(&args.rule, args.trial);
     let client = context.client()?;
-    // A trial that runs keeps the numbers that this call does not change.
+    // If a trial is running, the edit starts from the trial's limits, so that fields which this
+    // command does not set keep their values.
     let rule = match client.rule(&name) {
         Err(error) if args.trial && error.status() == Some(404) => client.rule(&args.rule)?,
         rule => rule?,
@@ -167,7 +168,7 @@ pub(super) fn unset(context: &mut Context<'_, '_>, args: &UnsetArgs) -> Result<O
     changes::run(context, change, &args.edit.ask, args.dry_run)
 }
 
-/// Returns the name of the rule to change, or of its trial.
+/// Returns the name of the rule to edit or, if `trial`, the name of its trial.
 fn target(rule: &str, trial: bool) -> String {
     match tried(rule) {
         None if trial => [rule, TRIAL].concat(),
@@ -175,7 +176,7 @@ fn target(rule: &str, trial: bool) -> String {
     }
 }
 
-/// Returns the body of the edit, or `None` if it has problems, which have been printed.
+/// Returns the request body of the edit. If the edit has problems, prints them and returns `None`.
 fn body(context: &mut Context<'_, '_>, args: &SetArgs, rule: &RuleView) -> Result<Option<Value>> {
     let mut body = Map::new();
     let mut report = None;
@@ -186,7 +187,7 @@ fn body(context: &mut Context<'_, '_>, args: &SetArgs, rule: &RuleView) -> Resul
             return Ok(None);
         };
         match &document.value {
-            // A list without an object contains the limits.
+            // If the file contains only a list, the list contains the limits.
             Value::Array(_) => {
                 body.insert("limits".to_owned(), document.value.clone());
             }

@@ -1,9 +1,10 @@
-//! Commands for several Envoys. A command either runs at each of them, or merges their answers into
-//! one list.
+//! Runs commands at several Envoys. A command either runs at each Envoy in turn, or merges the
+//! answers of all Envoys into one list.
 //!
-//! The output of each Envoy is printed below its address, or in one list that names the Envoy in
-//! each line. If the command fails at an Envoy, the error includes the Envoy's address, and the
-//! last line reports at how many Envoys the command succeeded and at which it failed.
+//! The output of each Envoy is printed below the Envoy's address. JSON Lines and CSV form one list
+//! instead, with the Envoy's address in each line. If the command fails at an Envoy, the error
+//! includes the Envoy's address. The last line reports the number of Envoys at which the command
+//! succeeded, and the addresses at which it failed.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -22,20 +23,21 @@ use super::{Cli, Command, command, events, failed};
 use crate::short_names::short_names;
 use loudou_print::table::csv_field;
 
-/// Several Envoys, in the order of the command line.
+/// Clients of several Envoys, in the order of the addresses on the command line.
 pub(super) struct Envoys {
     clients: Vec<Client>,
 }
 
-/// Answers of several Envoys in their order, with `None` for Envoys that did not answer.
+/// Answers of several Envoys, in the order of [`Envoys`], with `None` for each Envoy that did not
+/// answer.
 pub(super) struct Answers<'a, T> {
     pub(super) of_each: Vec<Option<T>>,
     errors: Vec<(&'a Client, Error)>,
 }
 
 impl Envoys {
-    /// Connects to the Envoys at these addresses. Duplicates are rejected, because they would count
-    /// twice.
+    /// Creates a client for each address. Duplicate addresses are rejected, because the Envoy would
+    /// count twice.
     pub(super) fn new(context: &mut Context<'_, '_>, addresses: &[Address]) -> Result<Self> {
         let mut clients = Vec::new();
         for address in addresses {
@@ -59,7 +61,7 @@ impl Envoys {
         self.clients.iter().map(Client::url).collect()
     }
 
-    /// Returns a short name for each Envoy, safe for a terminal.
+    /// Returns a short name for each Envoy, escaped for the terminal.
     pub(super) fn names(&self) -> Vec<String> {
         let names = short_names(&self.urls()).into_iter();
         names.map(|name| escape(&name).into_owned()).collect()
@@ -80,8 +82,8 @@ impl Envoys {
 }
 
 impl<T> Answers<'_, T> {
-    /// Returns the answers if there is at least one. Otherwise reports all errors but the first,
-    /// which is returned.
+    /// Returns the answers if at least one Envoy answered. Otherwise, returns the first error and
+    /// reports all others.
     pub(super) fn if_any(mut self, context: &mut Context<'_, '_>) -> Result<Self> {
         if self.errors.len() < self.of_each.len() || self.errors.is_empty() {
             return Ok(self);
@@ -94,7 +96,8 @@ impl<T> Answers<'_, T> {
         Err(named(first, &escape(client.url())))
     }
 
-    /// Reports the errors of the Envoys that did not answer, and how many of all Envoys answered.
+    /// Reports the errors of the Envoys that did not answer, and the number of Envoys that
+    /// answered.
     pub(super) fn end(self, context: &mut Context<'_, '_>) -> Result<Outcome> {
         let mut failures = Failures::default();
         for (client, error) in self.errors {
@@ -105,7 +108,7 @@ impl<T> Answers<'_, T> {
 }
 
 impl Command {
-    /// Returns the option that makes the command repeat, if it is given.
+    /// Returns the option that makes the command repeat, `--watch` or `--follow`, if it is set.
     const fn watches(&self) -> Option<&'static str> {
         let watch = match self {
             Self::Status(args) => &args.watch,
@@ -121,7 +124,8 @@ impl Command {
         }
     }
 
-    /// Returns true if the command normally calls one Envoy, so that it can call several in turn.
+    /// Returns true if the command calls a single Envoy. Such a command can run at several Envoys
+    /// in turn.
     const fn asks_one(&self) -> bool {
         match self {
             Self::Status(_)
@@ -155,8 +159,8 @@ impl Command {
     }
 }
 
-/// Returns the addresses of a command's Envoys, if there are at least two and the command calls one
-/// Envoy at a time.
+/// Returns the addresses of the Envoys if there are at least two, and the command has to run at
+/// each of them in turn.
 pub(super) fn several(cli: &Cli) -> Result<Option<Vec<Address>>> {
     let Some(command) = cli.command.as_ref().filter(|command| command.asks_one()) else {
         return Ok(None);
@@ -180,8 +184,8 @@ pub(super) fn several(cli: &Cli) -> Result<Option<Vec<Address>>> {
     Ok(Some(addresses))
 }
 
-/// Runs the command at each Envoy. If an address or a file that the command needs is invalid, runs
-/// it at none.
+/// Runs the command at each Envoy. If an address, or a file with a token or certificate, is
+/// invalid, runs the command at no Envoy.
 pub(super) fn run(
     cli: &Cli,
     typed: &str,
@@ -189,7 +193,7 @@ pub(super) fn run(
     io: &mut Io<'_>,
 ) -> Result<Outcome> {
     let envoys = Envoys::new(&mut Context::new(&cli.global, typed, io), addresses)?;
-    // Events are merged by time, to show in one list who changed what and where.
+    // Events are merged by time, so that one list shows who changed what at which Envoy.
     if let Some(Command::Events(args)) = &cli.command {
         return events::merged(&mut Context::new(&cli.global, typed, io), args, &envoys);
     }
@@ -234,7 +238,7 @@ fn captured(cli: &Cli, typed: &str, client: &Client, io: &mut Io<'_>) -> (Result
     (outcome, String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Adds the Envoy's address to an error, unless the error already has it. If the output is
+/// Adds the Envoy's address to an error, unless the error already contains it. If the output is
 /// redirected, the error is the only place that shows which Envoy failed.
 fn named(error: Error, url: &str) -> Error {
     let names_it = format!("{error:#}").contains(url);
@@ -250,7 +254,7 @@ fn named(error: Error, url: &str) -> Error {
 struct Failures(Vec<(String, Outcome)>);
 
 impl Failures {
-    /// Adds an Envoy's outcome, if it is a failure.
+    /// Records an Envoy's outcome if it is a failure.
     fn add(&mut self, client: &Client, outcome: Outcome) -> Outcome {
         if outcome != Outcome::Done {
             self.0.push((escape(client.url()).into_owned(), outcome));
@@ -258,13 +262,14 @@ impl Failures {
         outcome
     }
 
-    /// Reports and adds an Envoy's error.
+    /// Reports an Envoy's error, and records its outcome.
     fn report(&mut self, error: Error, client: &Client, io: &mut Io<'_>) -> Outcome {
         let outcome = failed(&named(error, &escape(client.url())), io);
         self.add(client, outcome)
     }
 
-    /// Reports the Envoys at which the command failed, and at how many of all Envoys it succeeded.
+    /// Reports the Envoys at which the command failed, and the number of Envoys at which it
+    /// succeeded.
     fn end(self, context: &mut Context<'_, '_>, all: usize) -> Result<Outcome> {
         let Some(outcome) = self.outcome(all) else {
             return Ok(Outcome::Done);
@@ -279,8 +284,8 @@ impl Failures {
         Ok(outcome)
     }
 
-    /// Returns the outcome of the first failure. `Misused` is only returned if all Envoys failed
-    /// with it, because otherwise something may have been changed at the others.
+    /// Returns the outcome of the first failure. `Misused` promises that nothing was changed, so it
+    /// is only returned if the command failed with it at all Envoys.
     fn outcome(&self, all: usize) -> Option<Outcome> {
         let (_, first) = self.0.first()?;
         let are_misused = self
@@ -297,17 +302,17 @@ impl Failures {
 /// Name of the JSON field or CSV column that contains the Envoy's address.
 const ENVOY: &str = "envoy";
 
-/// Joins the outputs of several Envoys into one list of JSON lines or CSV records.
+/// Joins the outputs of several Envoys into one list of JSON Lines or CSV records.
 pub(super) struct Joined {
     is_csv: bool,
-    /// True once the CSV heading was printed. All Envoys have the same heading, so it is printed
-    /// once.
+    /// True once the CSV heading has been printed. All Envoys have the same heading, so it is
+    /// printed only once.
     has_heading: bool,
 }
 
 impl Joined {
-    /// Creates an empty list for JSON lines and CSV, in which each line can name its Envoy. Returns
-    /// `None` for other formats.
+    /// Creates an empty list for JSON Lines or CSV. Returns `None` for other formats, whose lines
+    /// cannot contain the Envoy's address.
     pub(super) fn new(format: Format) -> Option<Self> {
         let is_csv = format == Format::Csv;
         (is_csv || format == Format::Jsonl).then_some(Self {
@@ -316,8 +321,8 @@ impl Joined {
         })
     }
 
-    /// Prints the output of an Envoy, with its address added to each line. Both formats escape line
-    /// breaks within values, so each line is a whole record.
+    /// Prints the output of an Envoy, with the Envoy's address added to each line. JSON Lines and
+    /// CSV escape line breaks within values, so each line is a complete record.
     pub(super) fn print(&mut self, text: &str, url: &str, out: &mut dyn Write) -> io::Result<()> {
         let mut lines = text.lines();
         if !self.is_csv {
@@ -369,7 +374,8 @@ mod tests {
         );
     }
 
-    /// The first output may be empty because that Envoy does not answer.
+    /// The first output may be empty, because the Envoy did not answer. The heading then comes from
+    /// the next output.
     #[test]
     fn records_have_one_heading() {
         let outputs = [

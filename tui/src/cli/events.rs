@@ -59,7 +59,7 @@ pub(crate) struct EventsArgs {
 }
 
 impl EventsArgs {
-    /// Applies `--since` by Envoy's clock.
+    /// Applies `--since`, measured by Envoy's clock.
     fn keep_since(&self, events: &mut Events) {
         if let Some(since) = self.since {
             let begin = events.now_ns.saturating_sub(since.get());
@@ -78,7 +78,7 @@ impl EventsArgs {
 /// The sequence number of an event, and the process that assigned it.
 #[derive(Clone, Debug)]
 pub(crate) struct EventNumber {
-    /// Instance ID of the process. Empty for any process.
+    /// Instance ID of the process. An empty ID stands for any process.
     pub(crate) instance: String,
     pub(crate) seq: u64,
 }
@@ -104,7 +104,8 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &EventsArgs) -> Result<()
     let EventNumber { instance, seq } = &args.after;
     let mut events = client.events_of(args.of, instance, *seq)?;
     if is_other(&events, instance) {
-        // A number without an instance may be a typo, or belong to an earlier process.
+        // Without an instance, a number that is too high may be a typo, or may come from an earlier
+        // process.
         let started = if instance.is_empty() {
             let at = date(events.started_unix_ms);
             format!("Envoy, started at {at}, has counted no event {seq} yet")
@@ -130,7 +131,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &EventsArgs) -> Result<()
 /// Time between two polls.
 const INTERVAL: Nanos = Nanos::from_secs(1);
 
-/// Prints the events that follow the first answer.
+/// Polls Envoy, and prints the events that are newer than the first answer.
 fn follow(
     context: &mut Context<'_, '_>,
     client: &Client,
@@ -180,7 +181,7 @@ fn keep(context: &mut Context<'_, '_>, client: &Client, first: &Events) -> Resul
     }
 }
 
-/// Reason why a step failed.
+/// Reason why a poll failed.
 enum Trouble {
     /// Envoy cannot be reached or is not ready.
     Gone(ClientError),
@@ -206,9 +207,10 @@ impl From<anyhow::Error> for Trouble {
     }
 }
 
-/// Position in the events.
+/// Position in Envoy's event list, and the ledger of live changes.
 struct Following {
-    /// Source of the events to print. All events are read, because the ledger needs them.
+    /// Source of the events to print. Events from all sources are read, because the ledger needs
+    /// them.
     of: Option<EventSource>,
     instance: String,
     seq: u64,
@@ -216,11 +218,11 @@ struct Following {
 }
 
 impl Following {
-    /// Polls once. Returns true if this was the first poll of a new process.
+    /// Polls once. Returns true if this was the first poll of a new Envoy process.
     fn step(&mut self, context: &mut Context<'_, '_>, client: &Client) -> Result<bool, Trouble> {
         let events = client.events(&self.instance, self.seq)?;
-        // Old filters do not report their instance. If their newest number is smaller than before,
-        // they restarted counting.
+        // Older filters do not report their instance. If the latest sequence number is lower than
+        // before, such a filter has restarted.
         if events.last_seq < self.seq && !events.restarted {
             self.seq = 0;
             return Ok(false);
@@ -229,7 +231,7 @@ impl Following {
         let mut again = None;
         if let Some(mut ledger) = self.ledger.take() {
             let looked = poll(&mut ledger, client, &events, restarted);
-            // If a read fails, the next poll repeats it, without printing events a second time.
+            // If a read fails, no events are printed. The next poll reads the same events again.
             again = ledger.lost().filter(|_| looked.is_ok()).cloned();
             if looked.is_ok() {
                 ledger.forget();
@@ -292,7 +294,7 @@ fn poll(
     Ok(())
 }
 
-/// Reports that Envoy restarted, the changes that were lost, and the command that applies them.
+/// Reports that Envoy restarted, which changes were lost, and the command that applies them again.
 fn report_restart(
     context: &mut Context<'_, '_>,
     events: &Events,
@@ -317,7 +319,7 @@ fn report_restart(
 
 // The events of several Envoys as one list, ordered by time.
 
-/// Lists the events of all Envoys that answer, and reports the others.
+/// Prints the events of all Envoys that answer, and reports the Envoys that do not.
 pub(in crate::cli) fn merged(
     context: &mut Context<'_, '_>,
     args: &EventsArgs,
@@ -341,7 +343,7 @@ pub(in crate::cli) fn merged(
             let lost = events.lost;
             context.note(&format!("{name}: {lost} older events are no longer kept"))?;
         }
-        // The order of an Envoy's events is kept even if its clock was set back.
+        // Keeps the order of an Envoy's events even if the Envoy's clock was set back.
         let mut at_ms = 0;
         all.extend(events.events.into_iter().map(|event| {
             at_ms = event.at_unix_ms.max(at_ms);
@@ -375,7 +377,7 @@ pub(in crate::cli) fn merged(
 
 // Prints events as a table, JSON or CSV.
 
-/// Returns true if the events are known to come from another process than `instance`.
+/// Returns true if the events are known to come from a process other than `instance`.
 fn is_other(events: &Events, instance: &str) -> bool {
     events.restarted || (!instance.is_empty() && events.instance != *instance)
 }
@@ -392,7 +394,7 @@ fn show(context: &mut Context<'_, '_>, events: &Events, first: bool) -> Result<(
     Ok(())
 }
 
-/// Prints events. The heading is printed only if `first`.
+/// Prints events. The heading is printed only if `first` is true.
 fn print(
     events: &Events,
     first: bool,

@@ -1,5 +1,5 @@
-//! Implements `loudou explain`, which shows how a request would be decided, rule by rule, by Envoy
-//! or according to a rule file.
+//! Implements `loudou explain`, which shows rule by rule how a request would be decided, either by
+//! a live Envoy or under a rule file.
 
 use std::io;
 use std::io::Write;
@@ -77,7 +77,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ExplainArgs) -> Result<O
     Ok(Outcome::Done)
 }
 
-/// Describes a problem of the sample request, with the name of the option that it came from.
+/// Describes a problem with the sample request, and names the option that caused it.
 fn wrong(problem: &Problem) -> String {
     let problem = RuleProblem::from(problem);
     let path = problem.path.strip_prefix("headers.").map_or_else(
@@ -92,7 +92,7 @@ fn wrong(problem: &Problem) -> String {
 
 // Prints an explanation as CSV.
 
-/// Prints one record for each limit, and one for a rule without limits.
+/// Prints one record for each limit, and one record for a rule without limits.
 fn lines(answer: &ExplainAnswer, out: &mut dyn Write) -> io::Result<()> {
     let heading = "rule,mode,says,overruled,behind,error,place,asked,found,key,cost,unlimited,\
                    banned,ban_lasts_ns,limit,algorithm,capacity,rate,used,remaining,limit_says,remaining_after,wait_ns,retry_after_ns,\

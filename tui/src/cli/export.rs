@@ -1,8 +1,8 @@
 //! Implements `loudou export`, which prints the effective rules as a file, or the changes that a
 //! restart would lose.
 //!
-//! A rule file is permanent. Bans, and edits that expire, are therefore left out by default. The
-//! command reports the differences between the file and the rules in effect.
+//! A rule file cannot record when a change ends. Bans are therefore left out, and temporary edits
+//! are left out by default. The command reports how the file differs from the rules in effect.
 
 use anyhow::Result;
 use clap::Args;
@@ -21,10 +21,11 @@ Examples:
   loudou export > rules.json
   loudou export --live > live.json                everything that a restart of Envoy would lose";
 
-/// Note about rules that need the `fleet` settings, which are not in the file.
+/// Warning that the file contains rules that need `fleet` settings, but leaves these settings out.
 const NO_FLEET: &str = "warning: `fleet` left out: it belongs to Envoy's configuration; add it for the rules with `scope: fleet`";
 
-/// Note about the `admin` settings, without which this API would no longer answer.
+/// Warning that the file leaves out the `admin` settings, without which the admin API would no
+/// longer answer.
 const NO_ADMIN: &str = "warning: `admin` left out: it belongs to Envoy's configuration; add it, or nothing can reach this API";
 
 /// Maximum number of changes that a note lists.
@@ -69,14 +70,14 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ExportArgs) -> Result<()
     }
 }
 
-/// Returns true if rules of a file need `fleet` settings, which the file lacks.
+/// Returns true if a rule in the file needs `fleet` settings, but the file has none.
 fn lacks_fleet(file: &Value) -> bool {
     let mut rules = file["rules"].as_array().into_iter().flatten();
     file["fleet"].is_null() && rules.any(|rule| rule["scope"] == "fleet")
 }
 
-/// Reports the changes that are in the file although they will end, or that are in effect but not
-/// in the file.
+/// Reports temporary changes that the file makes permanent, and changes in effect that the file
+/// leaves out.
 fn warn(context: &mut Context<'_, '_>, live: &Live, is_with: bool) -> Result<()> {
     let ends = |item: &&Item| item.kind() != Kind::Ban && item.ends_unix_ms.is_some();
     let temporary: Vec<&Item> = live.items.values().filter(ends).collect();
@@ -124,7 +125,7 @@ fn list(context: &mut Context<'_, '_>, note: &str, items: &[&Item], live: &Live)
     Ok(context.note(&text)?)
 }
 
-/// Prints the live changes that would be lost with the process.
+/// Prints the live changes that would be lost if Envoy restarted.
 fn live(context: &mut Context<'_, '_>) -> Result<()> {
     context.no_csv()?;
     let live = collect(&context.client()?)?;

@@ -1,4 +1,5 @@
-//! Reads the files of commands (`-` for standard input), and prints their problems.
+//! Reads the files that are passed to commands (`-` for standard input), and prints the problems in
+//! them.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -23,8 +24,8 @@ pub(super) fn name_of(path: &Path) -> String {
     }
 }
 
-/// Reads a file, or standard input for `-`. Reads at most one byte more than a file may have, to
-/// detect files that are too long.
+/// Reads a file, or standard input for `-`. Reads at most one byte more than the maximum file size,
+/// which is enough to detect that a file is too long.
 pub(super) fn bytes_of(context: &mut Context<'_, '_>, path: &Path) -> Result<Vec<u8>> {
     let most = u64::try_from(MAX_MANIFEST_BYTES).unwrap_or(u64::MAX);
     let mut bytes = Vec::new();
@@ -40,13 +41,13 @@ pub(super) fn bytes_of(context: &mut Context<'_, '_>, path: &Path) -> Result<Vec
     Ok(bytes)
 }
 
-/// Reads a file, and reports its syntax errors.
+/// Reads a file, and returns a report that contains its syntax errors.
 pub(super) fn report_of(context: &mut Context<'_, '_>, file: &Path) -> Result<Report> {
     let bytes = bytes_of(context, file)?;
     Ok(Report::of_text(&name_of(file), &bytes))
 }
 
-/// Prints the problems of a file, including the problems of its contents.
+/// Prints the problems of a file: its syntax errors, and the problems in `wrong`.
 pub(super) fn problems(
     context: &mut Context<'_, '_>,
     mut read: Report,
@@ -58,7 +59,7 @@ pub(super) fn problems(
     Ok(())
 }
 
-/// Colours the severity of a problem.
+/// Returns a function that colours text by the severity of a problem.
 pub(super) fn painted(style: Style) -> impl Fn(Severity, &str) -> String {
     move |severity, text| {
         let paint = match severity {

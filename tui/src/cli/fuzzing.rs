@@ -1,4 +1,4 @@
-//! Runs the command without a terminal, for `cargo xtask fuzz`.
+//! Runs `loudou` without a terminal, for `cargo xtask fuzz`.
 
 use std::ffi::OsString;
 
@@ -35,7 +35,7 @@ pub fn loudou(arguments: &[&str], input: &[u8]) -> (u8, String) {
     (code, String::from_utf8_lossy(&out).into_owned())
 }
 
-/// Parses a config file, and returns its problems as printed.
+/// Parses a config file, and returns its problems as they would be printed.
 pub fn configured(text: &[u8]) -> String {
     match config_file::parse("config.toml", text) {
         Ok(_) => String::new(),
@@ -43,7 +43,8 @@ pub fn configured(text: &[u8]) -> String {
     }
 }
 
-/// Returns the first character of a printed text that a terminal would interpret.
+/// Returns the first character in the output, apart from line breaks, that is unsafe to print on a
+/// terminal.
 pub fn unsafe_character(printed: &str) -> Option<char> {
     printed
         .chars()

@@ -21,12 +21,12 @@ const APART: [&str; 7] = [
     "man",
     "help",
 ];
-/// Commands that print a fixed text. The output options do not apply to them either.
+/// Commands that print only text. The output options do not apply to them either.
 const TEXTS: [&str; 4] = ["convert", "completions", "man", "help"];
-/// Name of the topic.
+/// Name of the help topic about the connection options.
 const TOPIC: &str = "connection";
 
-/// Line that replaces the list of connection options.
+/// Lines that replace the list of connection options in the short help.
 const SHORT: &str = "\
 Connection: --url, --token-file, TLS and more: see `loudou help connection`
 Examples, colours and theme: see --help";
@@ -50,12 +50,12 @@ pub(crate) struct HelpArgs {
     topic: Option<String>,
 }
 
-/// Returns true if this option decides how Envoy is reached.
+/// Returns true if this option determines how Envoy is reached.
 pub(super) fn is_of_connection(arg: &Arg) -> bool {
     arg.get_help_heading() == Some(CONNECTION)
 }
 
-/// Returns the command line with its short and its long help.
+/// Adds the short and the long help to the command line.
 pub(super) fn with_help(loudou: Command) -> Command {
     let is_of_all = |arg: &Arg| {
         let is_of_output = arg.get_help_heading() == Some(OUTPUT) && arg.get_id() != "output";
@@ -78,7 +78,7 @@ pub(super) fn with_help(loudou: Command) -> Command {
     let loudou = loudou.mut_subcommands(|command| {
         let name = command.get_name().to_owned();
         if APART.contains(&name.as_str()) {
-            // A command's argument of the same name replaces the global one.
+            // An argument of the command replaces the global argument of the same name.
             command.args(hidden(&name))
         } else if name == "relay" {
             command
@@ -120,7 +120,8 @@ pub(super) fn run(
     Ok(())
 }
 
-/// Returns the topic's text: the connection options, with examples and variables.
+/// Returns the text of the `connection` topic: the connection options, with examples and
+/// environment variables.
 fn connection(loudou: &Command) -> StyledStr {
     let options = loudou.get_arguments();
     let options = options.filter(|arg| arg.get_help_heading() == Some(CONNECTION));

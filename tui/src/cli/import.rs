@@ -45,7 +45,7 @@ pub(crate) struct ImportArgs {
     pub(crate) yes: bool,
 }
 
-/// An item and its outcome, as printed in JSON.
+/// A change in the file and its outcome, as printed in JSON.
 #[derive(Clone, Debug, Serialize)]
 struct ResultLine<'a> {
     kind: &'static str,
@@ -83,7 +83,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ImportArgs) -> Result<Ou
     };
     let client = context.client()?;
     let mut target = Target::read(&client, true)?;
-    // Standard input cannot contain both the file and an answer.
+    // Standard input cannot supply both the file and the answer to a prompt.
     let asks = context.io.input_terminal && !args.yes && args.file != FilePath::new("-");
     if asks && !args.dry_run {
         let plan = apply(&mut target, &items);
@@ -164,7 +164,7 @@ fn print(context: &mut Context<'_, '_>, results: &Results, dry_run: bool) -> Res
     Ok(())
 }
 
-/// Returns the outcome of each item, one line each. Empty if there are none.
+/// Returns a table with the outcome of each item, or an empty string if there are no items.
 fn table(context: &Context<'_, '_>, results: &Results, dry_run: bool) -> Result<String> {
     if results.is_empty() {
         return Ok(String::new());
@@ -213,7 +213,7 @@ fn line((_, item, _, done): &(Path, Item, TimeLeft, Done), dry_run: bool) -> Res
     }
 }
 
-/// Prints each failed item with its position in the file and the reason.
+/// Prints each failed item with its position in the file and the reason for the failure.
 fn print_failures(context: &mut Context<'_, '_>, report: Report, results: &Results) -> Result<()> {
     let failures: Vec<Problem> = results
         .iter()

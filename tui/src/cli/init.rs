@@ -61,7 +61,7 @@ pub(crate) struct InitArgs {
     pub(crate) folder: PathBuf,
 }
 
-/// What runs the proxy.
+/// Kind of proxy for which the configuration is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Proxy {
     /// An Envoy with a configuration file
@@ -88,7 +88,7 @@ impl Proxy {
         }
     }
 
-    /// Returns the columns before the rules.
+    /// Returns the number of columns by which the rules are indented in the file.
     const fn margin(self) -> usize {
         match self {
             Self::Envoy => 28,
@@ -106,7 +106,7 @@ impl Proxy {
         text.replace("@RULES@\n", &rules.collect::<String>())
     }
 
-    /// Returns the commands that run the file at a path.
+    /// Returns the commands that apply the configuration file and open the screen.
     fn commands(self, file: &str, token: &str) -> [String; 3] {
         let screen =
             format!("LOUDOU_URL=http://127.0.0.1:8080/.loudou LOUDOU_TOKEN={token} loudou");
@@ -131,11 +131,12 @@ impl Proxy {
         }
     }
 
-    /// Returns what a user has to know before the commands work.
+    /// Returns the steps that the user must take before the commands work.
     fn notes(self, module: &str, image: &str) -> Vec<String> {
         let mut notes = Vec::new();
         if self == Self::Envoy {
-            // Envoy starts in the current folder.
+            // The printed command starts Envoy in the current folder, so a relative path is checked
+            // from here.
             if !Path::new(module).is_file() {
                 notes.push(format!(
                     "{} is missing: copy the module there, or name it with --module. `cargo xtask build` builds it",
@@ -223,7 +224,7 @@ pub(super) fn hash(token: &str) -> String {
     hex(&Sha256::digest(token))
 }
 
-/// Returns 128 random bits.
+/// Returns a token of 128 random bits, in hexadecimal.
 pub(super) fn token() -> Result<String> {
     let mut bytes = [0; 16];
     let filled = getrandom(&mut bytes, GetRandomFlags::empty());
@@ -239,7 +240,7 @@ fn hex(bytes: &[u8]) -> String {
     digits.collect()
 }
 
-/// Writes a file that its owner alone can write. Replaces an existing file only with `force`.
+/// Writes a file that only its owner can modify. Replaces an existing file only if `force` is true.
 fn write(path: &Path, text: &str, force: bool) -> Result<()> {
     let shown = escape(&path.display().to_string()).into_owned();
     let mut options = OpenOptions::new();

@@ -9,8 +9,8 @@ use super::context::Context;
 use super::world::Usage;
 use super::{markdown, outcome};
 
-/// Environment variables of the connection that do not belong to an option. An empty variable
-/// counts as not set.
+/// Environment variables for the connection that do not set an option. An empty variable counts as
+/// unset.
 pub(super) const CONNECTION: [(&str, &str); 4] = [
     ("LOUDOU_TOKEN", "The bearer token, without --token-file."),
     (
@@ -23,7 +23,7 @@ pub(super) const CONNECTION: [(&str, &str); 4] = [
     ),
     ("no_proxy", "Hosts that need no proxy; also in capitals."),
 ];
-/// The other variables.
+/// Environment variables that do not affect the connection.
 const VARIABLES: [(&str, &str); 3] = [
     (
         "NO_COLOR, TERM, COLORTERM",
@@ -53,7 +53,7 @@ pub(crate) struct ManArgs {
     markdown: bool,
 }
 
-/// Prints the page of a command of `loudou`.
+/// Prints the manual page of `loudou` or of one command, or all commands as one page in Markdown.
 pub(super) fn run(context: &mut Context<'_, '_>, args: &ManArgs, loudou: Command) -> Result<()> {
     context.only_text()?;
     if args.markdown {
@@ -64,13 +64,14 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ManArgs, loudou: Command
     let mut loudou = loudou.styles(clap::builder::Styles::plain());
     let exit_codes = StyledStr::from(outcome::exit_codes());
     let exit_codes = of_help("EXIT STATUS", outcome::HEADING, Some(&exit_codes));
-    // `Man` would call the section EXTRA, and every page lists the connection options anyway.
+    // The text after the help is removed. `Man` would print it in a section named EXTRA, and every
+    // page lists the connection options anyway.
     let ends = |command: Command| {
         let command = command.after_help(Resettable::Reset);
         command.after_long_help(Resettable::Reset)
     };
     loudou = ends(loudou).mut_subcommands(ends);
-    // `Man` omits the texts of options that are hidden in the short help.
+    // `Man` omits the help of options that are hidden in the short help.
     loudou = loudou.mut_args(|arg| arg.hide_short_help(false));
     let around = around(&loudou);
     // A command includes the global options only after `build`.
@@ -101,13 +102,13 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ManArgs, loudou: Command
     let source = concat!("loudou ", env!("CARGO_PKG_VERSION"));
     let page = page.source(source).manual("Loudou");
     page.render(&mut context.io.out)?;
-    // `Man` leaves out the examples, which come before the help text.
+    // `Man` leaves out the examples, which come before the help text, so they are appended here.
     let examples = of_help("EXAMPLES", "Examples:", command.get_before_long_help());
     write!(context.io.out, "{examples}{end}")?;
     Ok(())
 }
 
-/// Returns the sections about files and environment variables.
+/// Returns the manual page sections about environment variables and files.
 fn around(loudou: &Command) -> String {
     format!(
         "{}{}",
@@ -116,7 +117,7 @@ fn around(loudou: &Command) -> String {
     )
 }
 
-/// All environment variables, with their meanings.
+/// Returns all environment variables, with their meanings.
 fn variables(loudou: &Command) -> Vec<(String, String)> {
     let of_options = loudou.get_arguments().filter_map(|arg| {
         let name = arg.get_env()?.to_string_lossy().into_owned();
@@ -125,21 +126,21 @@ fn variables(loudou: &Command) -> Vec<(String, String)> {
     of_options.chain(other_variables()).collect()
 }
 
-/// The environment variables that do not belong to an option, with their meanings.
+/// Returns the environment variables that do not set an option, with their meanings.
 pub(super) fn other_variables() -> Vec<(String, String)> {
     let others = CONNECTION.into_iter().chain(VARIABLES);
     let others = others.map(|(name, text)| (name.to_owned(), text.to_owned()));
     others.collect()
 }
 
-/// The files that `loudou` reads without an option, with their meanings.
+/// Returns the files that `loudou` reads even if no option names them, with their meanings.
 pub(super) fn files() -> Vec<(String, String)> {
     FILES
         .map(|(name, text)| (name.to_owned(), text.to_owned()))
         .to_vec()
 }
 
-/// Returns a section of terms with their meanings.
+/// Returns a manual page section that lists terms with their meanings.
 fn terms(title: &str, terms: &[(String, String)]) -> String {
     let terms = terms.iter().map(|(name, text)| {
         let [name, text] = [name, text].map(|text| text.replace('-', "\\-"));
@@ -149,7 +150,8 @@ fn terms(title: &str, terms: &[(String, String)]) -> String {
     format!(".SH {title}\n{}", terms.concat())
 }
 
-/// Returns a section with the part of a help text that begins with this heading.
+/// Returns a manual page section with the text below `heading`, or an empty string if `text` does
+/// not begin with this heading.
 fn of_help(title: &str, heading: &str, text: Option<&StyledStr>) -> String {
     let text = text.map(ToString::to_string).unwrap_or_default();
     let Some(lines) = text.strip_prefix(heading) else {

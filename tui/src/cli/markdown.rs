@@ -1,4 +1,5 @@
-//! `loudou man --markdown`: the command line as a page for the documents.
+//! Implements `loudou man --markdown`, which prints the command-line reference of the
+//! documentation.
 
 use clap::builder::StyledStr;
 use clap::{Arg, Command};
@@ -7,9 +8,10 @@ use super::help::is_of_connection;
 use super::man;
 use super::outcome;
 
-/// Returns a section for each command, then the shared options, the variables and the exit codes.
+/// Returns a section for each command, followed by the global options, the environment variables
+/// and the exit codes.
 pub(super) fn page(loudou: &Command) -> String {
-    // Before it is built, a command lacks the usage and the options that all commands have.
+    // Only `build` adds the usage and the global options to each command.
     let mut built = loudou.clone().styles(clap::builder::Styles::plain());
     built.build();
     let shared: Vec<Arg> = loudou.get_arguments().cloned().collect();
@@ -38,7 +40,7 @@ pub(super) fn page(loudou: &Command) -> String {
     .concat()
 }
 
-/// Returns the table of the commands, with links.
+/// Returns a table of the commands, with a link to each command's section.
 fn index(loudou: &Command) -> String {
     let rows = loudou.get_subcommands().map(|command| {
         let name = command.get_name();
@@ -86,7 +88,7 @@ fn section(command: &mut Command, shared: &[Arg]) -> String {
     )
 }
 
-/// Returns a table of arguments or options, or nothing if there are none.
+/// Returns a table of arguments or options, or an empty string if there are none.
 fn options<'a>(title: &str, args: impl Iterator<Item = &'a Arg>) -> String {
     let rows: Vec<(String, String)> = args.map(|arg| (form(arg), meaning(arg))).collect();
     if rows.is_empty() {
@@ -124,13 +126,14 @@ fn form(arg: &Arg) -> String {
     }
 }
 
-/// Returns the long help of an argument, with its values, its default and its variable.
+/// Returns the long help of an argument, with its possible values, its default and its environment
+/// variable.
 fn meaning(arg: &Arg) -> String {
     const DEFAULT: &str = " [default: ";
     let help = arg.get_long_help().or_else(|| arg.get_help());
     let mut help = help.map(ToString::to_string).unwrap_or_default();
     let mut defaults = Vec::new();
-    // Most help texts contain their default in words, which belongs at the end.
+    // Most help texts state the default in words. The default is moved to the end.
     if let Some((before, rest)) = help.split_once(DEFAULT)
         && let Some((default, after)) = rest.split_once(']')
     {

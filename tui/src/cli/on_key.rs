@@ -15,7 +15,7 @@ use loudou_client::change::ban_all::BanAll;
 use loudou_client::change::reset::Reset;
 use loudou_words::text::escape;
 
-/// The key of a ban, in one rule or in all.
+/// Selects the key to ban or unban, in one rule or in all rules.
 #[derive(Debug, Args)]
 struct OfArgs {
     /// The rule
@@ -106,7 +106,7 @@ pub(super) fn unban(context: &mut Context<'_, '_>, args: &UnbanArgs) -> Result<O
     run(context, &args.of, (BanTo::Free(None), false), &args.ask)
 }
 
-/// Makes or ends a ban, in one rule or in all.
+/// Bans or unbans a key, in one rule or in all rules.
 fn run(
     context: &mut Context<'_, '_>,
     of: &OfArgs,

@@ -12,7 +12,7 @@ use crate::config::{Config, NamedTarget};
 use crate::draw::theme::Base;
 use loudou_words::text::as_key;
 
-/// Returns the command without the environment variables that count as not set.
+/// Returns the command without the environment variables for which `is_unset` returns true.
 pub(super) fn without_variables(command: Command, is_unset: impl Fn(&OsStr) -> bool) -> Command {
     command.mut_args(|arg| match arg.get_env() {
         Some(name) if is_unset(name) => arg.env(Resettable::<clap::builder::OsStr>::Reset),
@@ -61,7 +61,7 @@ pub(crate) struct ConnectArgs {
     #[arg(skip)]
     pub(crate) is_default: bool,
 
-    /// Targets of the config file.
+    /// Targets in the config file.
     #[arg(skip)]
     pub(crate) named: BTreeMap<String, NamedTarget>,
 
@@ -93,7 +93,7 @@ pub(crate) struct ConnectArgs {
     pub(crate) tls_name: Option<String>,
 }
 
-/// Options of every sub-command.
+/// Options that every subcommand accepts.
 #[derive(Debug, Args)]
 pub(crate) struct Global {
     #[command(flatten)]
@@ -166,13 +166,13 @@ pub(crate) enum Output {
     Json,
     Jsonl,
     Csv,
-    // Only `replay` writes pages and lists this value in its help.
+    // Only `replay` can write HTML pages, so only its help lists this value.
     #[value(hide = true)]
     Html,
 }
 
 impl Output {
-    /// Returns the format, if every command supports it.
+    /// Returns the format, or `None` for HTML, which not every command supports.
     pub(crate) const fn format(self) -> Option<Format> {
         match self {
             Self::Table => Some(Format::Table),
@@ -184,12 +184,12 @@ impl Output {
     }
 }
 
-/// Returns `--output` with every value, for the command that supports all of them.
+/// Returns the `--output` option with all values, for a command that supports all of them.
 pub(crate) fn every_output() -> Arg {
     let values = Output::value_variants().iter();
     let values = values.filter_map(|output| Some(output.to_possible_value()?.hide(false)));
     let parser = PossibleValuesParser::new(values.collect::<Vec<_>>());
-    // Replaces the global option of this name.
+    // Replaces the global option of the same name.
     Arg::new("output")
         .short('o')
         .long("output")
@@ -245,7 +245,7 @@ pub(crate) struct FieldValue {
     pub(crate) value: String,
 }
 
-/// Parses a time above zero, or returns the error.
+/// Parses a duration above zero, or returns an error message.
 pub(crate) fn span(text: &str) -> Result<Nanos, String> {
     let is_time = |text: &str| Nanos::parse(text).is_some();
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -267,7 +267,8 @@ pub(crate) fn span(text: &str) -> Result<Nanos, String> {
     })
 }
 
-/// Escapes a key, or a part of one, as the filter does. Characters that are already escaped stay.
+/// Escapes a key, or a part of a key, in the same way as the filter. Characters that are already
+/// escaped stay as they are.
 #[expect(clippy::unnecessary_wraps, reason = "clap expects a result")]
 pub(crate) fn key(text: &str) -> Result<String, String> {
     Ok(as_key(text).into_owned())

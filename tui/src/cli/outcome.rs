@@ -25,7 +25,7 @@ pub(crate) enum Outcome {
     Unread,
 }
 
-/// Every outcome that a script can meet, with its meaning for the help and the manual page.
+/// Outcomes that a script may encounter, with their descriptions in the help and the manual page.
 const MEANINGS: [(Outcome, &str); 7] = [
     (Outcome::Done, "success"),
     (

@@ -95,7 +95,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &OverrideArgs) -> Result<
     changes::run(context, change, &args.ask, args.dry_run)
 }
 
-/// Returns the new override, or `None` if it has problems, which have been printed.
+/// Returns the new override. If the override has problems, prints them and returns `None`.
 fn gives(
     context: &mut Context<'_, '_>,
     args: &OverrideArgs,
@@ -126,7 +126,7 @@ fn gives(
     Ok(None)
 }
 
-/// Returns the override that the arguments of the command line describe.
+/// Returns the override that the command-line arguments describe.
 fn given(args: &OverrideArgs, rule: &RuleView) -> Result<Value> {
     let words: Vec<&str> = args.what.iter().map(String::as_str).collect();
     match words.as_slice() {
@@ -154,8 +154,8 @@ fn given(args: &OverrideArgs, rule: &RuleView) -> Result<Value> {
     }
 }
 
-/// Returns the limits to which the fields apply: the key's override, or else the rule's limits.
-/// They are wrapped in an object as `limits`.
+/// Returns an object whose field `limits` contains the limits that the fields modify. These are the
+/// limits in the key's override or, if it has none, the rule's limits.
 fn limits_of(key: &str, rule: &Value) -> Value {
     let current = rule.get("overrides").and_then(|all| all.get(key));
     let limits = current.and_then(|current| current.get("limits"));

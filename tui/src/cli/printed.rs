@@ -1,5 +1,5 @@
-//! Runs the shell command that prints the addresses of Envoys, and reads its output within bounds.
-//! If the command hangs or prints without end, it is killed with its children.
+//! Runs the shell command that prints the addresses of Envoys, and limits its run time and the size
+//! of its output. If the command exceeds a limit, it is killed together with its children.
 
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsFd;
@@ -15,15 +15,15 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use loudou_client::clock::Clock;
 use loudou_words::text::{bytes, escape, humanise, shortened};
 
-/// Maximum number of bytes kept of standard error.
+/// Maximum number of bytes of standard error that are kept.
 const MAX_ERRORS: usize = 64 << 10;
-/// Maximum number of characters of the command, or of its error, in a message.
+/// Maximum number of characters that a message shows of the command or of its error output.
 const MAX_SHOWN: usize = 80;
-/// Time between two checks for the command's end. The end of its output cannot be used, because its
-/// children may keep the pipe open.
+/// Interval between checks whether the command has exited. The end of its output is not a reliable
+/// sign, because the command's children may keep the pipe open.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Bounds of a command.
+/// Limits on the run time and the output of a command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) time: Duration,
@@ -51,8 +51,8 @@ pub(super) fn name_of(command: &str) -> String {
     format!("--targets-from {:?}", shortened(command, MAX_SHOWN))
 }
 
-/// Runs a command in `sh` until it ends. Processes that it leaves in the background are not
-/// awaited. `tell` receives a line for the waiting user.
+/// Runs a command in `sh` until it ends. Does not wait for processes that the command leaves in the
+/// background. If the command is slow, `tell` is called with a line for the user.
 pub(super) fn printed(
     command: &str,
     bounds: Bounds,
@@ -137,12 +137,12 @@ fn ended(
     }
 }
 
-/// Reads the available output, and keeps at most `most` bytes in total. At its end, the pipe is set
-/// to `None`.
+/// Reads the available output, and keeps at most `most` bytes in total. Sets the pipe to `None`
+/// once the end is reached.
 fn read<R: Read>(pipe: &mut Option<R>, kept: &mut Vec<u8>, most: usize) -> io::Result<()> {
     let mut buffer = [0; 8192];
-    // The number of reads is bounded, so that a command which prints faster than it is read reaches
-    // its time limit.
+    // The number of reads is bounded, so that the time limit also ends a command that prints faster
+    // than its output is read.
     for _ in 0..256 {
         let Some(reader) = pipe else {
             return Ok(());
@@ -161,11 +161,12 @@ fn read<R: Read>(pipe: &mut Option<R>, kept: &mut Vec<u8>, most: usize) -> io::R
     Ok(())
 }
 
-/// Kills a command with its children. Children that created a process group end when they print.
+/// Kills a command with its children. Children that created their own process group survive until
+/// they write to the closed pipe.
 fn kill(child: &mut Child) {
     let group = Pid::from_child(child);
     if kill_process_group(group, Signal::KILL).is_err() {
-        // The child is not the leader of its group yet.
+        // The child has not become the leader of its process group yet.
         drop(child.kill());
     }
     drop(child.wait());
@@ -178,7 +179,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns a command's output or its error, and the lines for the waiting user.
+    /// Runs a command. Returns its output or its error, and the lines that were passed to `tell`.
     fn run(command: &str, bounds: Bounds) -> (Result<Printed, String>, Vec<String>) {
         let mut told = Vec::new();
         let printed = printed(command, bounds, &mut |line| {
@@ -208,7 +209,8 @@ mod tests {
         );
     }
 
-    /// A command that prints without end costs neither memory nor time, on either of its outputs.
+    /// A command that prints endlessly to standard output or standard error uses a bounded amount
+    /// of memory and time.
     #[test]
     fn output_without_end_is_cut() {
         let told = "--targets-from \"yes\" printed more than 1.0 MiB, and was killed";
@@ -217,7 +219,8 @@ mod tests {
         assert_eq!(printed.expect("it succeeds").err.len(), MAX_ERRORS);
     }
 
-    /// A command that hangs is killed with its children, and the user is informed before.
+    /// A command that hangs is killed together with its children, after the user has been told that
+    /// it is still running.
     #[test]
     fn a_command_that_hangs_is_killed_with_its_children() {
         let short = Bounds {
@@ -230,7 +233,7 @@ mod tests {
         let made = Command::new("mkfifo").arg(&pipe).status();
         assert!(made.expect("mkfifo runs").success());
         let command = format!("sleep 60 > {} & wait", pipe.display());
-        // The pipe ends when the child that holds it open ends.
+        // The read from the pipe ends when the child that holds the pipe open has exited.
         let (sender, end) = channel();
         thread::spawn(move || sender.send(std::fs::read(&pipe).expect("the pipe")));
         let (printed, told) = run(&command, short);

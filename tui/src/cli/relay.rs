@@ -11,7 +11,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 use clap::Args;
 
-/// Name of the program. It is looked up in this program's directory, then in `PATH`.
+/// File name of the relay program. It is looked up in the directory of `loudou`, then in `PATH`.
 const PROGRAM: &str = "loudou-relay";
 
 #[derive(Debug, Args)]
@@ -25,7 +25,7 @@ pub(super) struct RelayArgs {
     pub(super) options: Vec<OsString>,
 }
 
-/// Help text if the relay, which has its own, is not installed.
+/// Help text that is printed if the relay is not installed. An installed relay prints its own help.
 const NOT_INSTALLED: &str = "\
 Start the relay, through which Envoys share limits
 
@@ -36,15 +36,15 @@ have it beside `loudou`, and `cargo build --release -p loudou-relay` builds it.
 docs/how-to/share-one-limit.md explains when Envoys need a relay, and envoy/fleet has an example.
 ";
 
-/// Starts the relay. Returns only if it cannot be started, with an error unless the help was
-/// requested.
+/// Replaces this process with the relay. Returns only if the relay cannot be started. If the relay
+/// is not installed and its help was requested, prints the help text above instead of failing.
 pub(super) fn run(options: &[OsString], out: &mut dyn Write) -> Result<()> {
     let sibling = env::current_exe().ok().and_then(|own| {
         let path = own.parent()?.join(PROGRAM);
         path.is_file().then_some(path)
     });
     let program = sibling.unwrap_or_else(|| PathBuf::from(PROGRAM));
-    // The relay's usage text then names the command that was typed.
+    // With this name, the relay's usage text shows the command as the user typed it.
     let error = Command::new(&program)
         .arg0("loudou relay")
         .args(options)

@@ -41,12 +41,12 @@ use suggest::SuggestArgs;
 use progress::ProgressBar;
 use traces::Traces;
 
-/// Number of bytes of decisions that are written at once.
+/// Number of buffered bytes after which the decisions are written out.
 const CHUNK: usize = 64 << 10;
 
-/// Number of keys in a list, unless the output is for another program.
+/// Default number of keys in a list. CSV output lists all keys by default.
 const KEYS: usize = 10;
-/// Maximum number of files to compare with. Each needs memory for its buckets.
+/// Maximum number of rule files to compare with. Each file needs memory for its own buckets.
 const MOST_COMPARED: usize = 7;
 
 const EXAMPLES: &str = "\
@@ -103,7 +103,7 @@ pub(crate) struct ReplayArgs {
     strict: bool,
 }
 
-/// How to read a log.
+/// Options that determine how a log is read.
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct LogArgs {
     /// Format of the traces; see --help [default: detected]
@@ -149,7 +149,7 @@ impl LogArgs {
         }
     }
 
-    /// Fails if no time is between `--from` and `--to`.
+    /// Fails if the range from `--from` to `--to` is empty.
     pub(super) fn check_use(&self) -> Result<()> {
         if self.window().is_empty() {
             let wrong = "--from has to be before --to";
@@ -158,7 +158,7 @@ impl LogArgs {
         Ok(())
     }
 
-    /// Returns true if no option is given.
+    /// Returns true if none of these options is set.
     pub(super) const fn is_default(&self) -> bool {
         self.format.is_none()
             && self.log_format.is_none()
@@ -229,7 +229,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ReplayArgs) -> Result<Ou
     Ok(Outcome::Done)
 }
 
-/// Returns the rules of a file, and its text, or `None` if it has problems, which are printed.
+/// Reads a rule file, and returns its text and its rules. If the file has problems, prints them and returns `None`.
 fn rules(context: &mut Context<'_, '_>, path: &Path) -> Result<Option<(RuleText, RuleFile)>> {
     let (name, bytes) = (name_of(path), bytes_of(context, path)?);
     let file = rules_of_text(context, &name, &bytes)?;
@@ -237,7 +237,7 @@ fn rules(context: &mut Context<'_, '_>, path: &Path) -> Result<Option<(RuleText,
     Ok(file.map(|file| (RuleText { name, text }, file)))
 }
 
-/// Fails if the traces have other lines but no requests.
+/// Fails if the traces contain invalid lines but no requests.
 pub(super) fn nothing(traces: &Traces, input: &Intake) -> Result<()> {
     if input.records > 0 {
         return Ok(());
@@ -299,7 +299,7 @@ fn most_keys(context: &Context<'_, '_>, args: &ReplayArgs) -> usize {
     named.unwrap_or(if all { usize::MAX } else { KEYS })
 }
 
-/// Opens the traces for `work`, and shows its progress.
+/// Opens the traces, runs `work` on them, and shows the progress of `work`.
 pub(super) fn with_inputs<T>(
     context: &mut Context<'_, '_>,
     (log, strict): (&LogArgs, bool),
@@ -319,7 +319,7 @@ pub(super) fn with_inputs<T>(
         err_terminal,
         ..
     } = &mut *context.io;
-    // On a shared terminal, a progress bar would disrupt the decisions.
+    // If the decisions go to the same terminal, a progress bar would disrupt them.
     let shows = *err_terminal && !(jsonl && *out_terminal);
     let (inputs, total) = traces.open(&mut **input)?;
     let reading = Reading {
@@ -337,17 +337,17 @@ pub(super) fn with_inputs<T>(
         progress: shows.then(|| ProgressBar::new(&mut **err, total, style)),
     };
     let played = work(inputs, &reading, &mut watch);
-    // Decisions from before a failure are kept.
+    // Decisions that were made before a failure are still written.
     watch.finish()?;
     played.map_err(explained)
 }
 
-/// Returns an unnamed file for sorting. It disappears however this program ends.
+/// Returns an unnamed temporary file for sorting. The file disappears however this process ends.
 fn scratch() -> io::Result<Box<dyn Scratch>> {
     Ok(Box::new(tempfile::tempfile()?))
 }
 
-/// Returns the reason why a run ended early, escaped, and the option that helps.
+/// Returns an escaped error message that explains why a run ended early, and which option or variable helps.
 fn explained(error: Error) -> anyhow::Error {
     match error {
         Error::Bad(line) => anyhow!("{}", first_lines(&[line])),
@@ -396,7 +396,7 @@ impl Observer for Watch<'_> {
     }
 }
 
-/// Writes JSON Lines. They are escaped, because clients choose the keys and paths in them.
+/// Writes JSON Lines. Unsafe characters are escaped, because clients choose the keys and paths in the lines.
 fn write_safe(out: &mut dyn Write, lines: Vec<u8>) -> io::Result<()> {
     let is_plain = |byte: &u8| (b' '..=b'~').contains(byte) || *byte == b'\n';
     if lines.iter().all(is_plain) {
@@ -423,7 +423,7 @@ fn print(context: &mut Context<'_, '_>, summary: &RunSummary, table: CsvTable) -
         Format::Csv => records::print(summary, table, context.io.out)?,
         Format::Table => return Ok(printed::print(summary, context.io.out, style)?),
     }
-    // The format of standard output has no place for warnings and invalid lines.
+    // The output format has no field for warnings and invalid lines, so they are printed to standard error.
     for warning in &summary.warnings {
         context.note(&format!("warning: {}", escape(warning)))?;
     }

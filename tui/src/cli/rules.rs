@@ -115,7 +115,7 @@ fn edits(rule: &RuleView, now_ns: u64) -> Option<String> {
     (!words.is_empty()).then(|| words.join("; "))
 }
 
-/// Describes an edit in short: `by ops, 18m left`.
+/// Describes an edit briefly: `by ops, 18m left`.
 fn edit_words(edit: &EditView, now_ns: Option<u64>) -> String {
     let by = &edit.by;
     match (edit.expires_at_ns, now_ns) {
@@ -176,8 +176,8 @@ pub(super) fn one(
     overrides(rule, now_ns, style, out)
 }
 
-/// Describes the requests that match a rule. If this version cannot read the rule, the match is
-/// returned as JSON.
+/// Describes the requests that match a rule. If this version cannot parse the rule, returns the
+/// rule's `match` as JSON.
 fn matches(rule: &Value) -> String {
     match parse_rule(rule) {
         Ok(rule) => meaning::requests(&rule.matches),

@@ -91,7 +91,7 @@ fn table(status: &Status, url: &str, style: Style, out: &mut dyn Write) -> io::R
     Ok(())
 }
 
-/// Describes the state of the filter and its store, line by line.
+/// Returns lines that describe the state of the filter and its store.
 fn in_words(status: &Status, url: &str) -> Vec<(String, Cell)> {
     let store = &status.store;
     let access = match status.access {
@@ -153,7 +153,8 @@ fn in_words(status: &Status, url: &str) -> Vec<(String, Cell)> {
     lines.into_iter().chain(fleet).chain(others).collect()
 }
 
-/// Describes the fleet, the calls to its relay, and the requests that they affected.
+/// Describes the fleet, the calls to its relay, and the requests that waited for the relay or were
+/// decided without it.
 fn of_fleet(fleet: &FleetStatus, now_ns: u64) -> [(String, Cell); 4] {
     let FleetStatus {
         calls,
@@ -179,8 +180,8 @@ fn of_fleet(fleet: &FleetStatus, now_ns: u64) -> [(String, Cell); 4] {
     ]
 }
 
-/// Returns all counters with their API names, so that a new counter in the API needs no change
-/// here.
+/// Returns all counters with their names in the API, so that a new counter in the API requires no
+/// change here.
 fn counters(store: &impl Serialize) -> Vec<(String, u64)> {
     let Ok(Value::Object(fields)) = serde_json::to_value(store) else {
         return Vec::new();
@@ -200,7 +201,7 @@ fn others(store: &StoreStatus) -> Vec<(String, u64)> {
         .collect()
 }
 
-/// Prints the state of the upstreams of rules with `when`.
+/// Prints the state of the upstreams of each rule that has a `when` condition.
 pub(super) fn upstreams<'a>(
     rules: impl IntoIterator<Item = &'a RuleTotals>,
     now_ns: u64,
@@ -249,7 +250,8 @@ fn totals(rules: &[RuleTotals]) -> TextTable {
     table
 }
 
-/// Describes the process and its start: `0f1e2d3c4b5a6978, started 2026-11-21 14:03:07Z`.
+/// Describes the Envoy process by its instance ID and start time: `0f1e2d3c4b5a6978, started
+/// 2026-11-21 14:03:07Z`.
 fn instance(status: &Status) -> String {
     match status.instance.as_str() {
         "" => "not reported by this filter".to_owned(),
@@ -257,8 +259,8 @@ fn instance(status: &Status) -> String {
     }
 }
 
-/// Prints one pair of a name and a value per line. The rules are not included, because `loudou
-/// rules --output csv` prints them.
+/// Prints one CSV record per name and value. The rules are left out, because `loudou rules --output
+/// csv` prints them.
 fn pairs(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     csv(out, ["name", "value"])?;
     csv(out, ["version", &status.version])?;

@@ -1,5 +1,5 @@
-//! Determines the destination of a command's calls from options and environment: address, token,
-//! TLS and proxy.
+//! Determines the address, token, TLS settings and proxy of a command's calls from the options, the
+//! environment and the config file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, Metadata};
@@ -26,7 +26,7 @@ const MAX_FILE: u64 = 1 << 20;
 const FOREIGN: u32 = 0o077;
 const FOREIGN_WRITE: u32 = 0o022;
 
-/// Returns the target at an address, and warnings about it.
+/// Returns the target for an address, and warnings if others may read its token or its private key.
 pub(super) fn read(
     Address {
         url,
@@ -37,7 +37,7 @@ pub(super) fn read(
     env: &Env,
 ) -> Result<(Target, Vec<String>)> {
     let mut warnings = Vec::new();
-    // Options and the environment take precedence over the target.
+    // Options and the environment take precedence over the target in the config file.
     let named = named.as_ref();
     let or_named = |typed: &Option<PathBuf>, of: fn(&NamedTarget) -> &Option<PathBuf>| {
         typed
@@ -87,15 +87,16 @@ pub(super) struct Address {
     pub(super) url: String,
     /// Name in the server's certificate, if it is not the host of the URL.
     pub(super) server_name: Option<String>,
-    /// Target of the config file to which the address belongs.
+    /// Target in the config file to which the address belongs.
     pub(super) named: Option<NamedTarget>,
 }
 
-/// URL prefix that stands for all addresses of the host name.
+/// URL prefix that selects all addresses of the host name.
 const ALL_OF: &str = "dns:";
 
-/// Returns the Envoys of a URL. A `dns:` URL is resolved now, and returns one Envoy for each
-/// address of its host name. `@NAME` returns the Envoys of a target in the config file.
+/// Resolves a URL to the addresses of one or more Envoys. The host name of a `dns:` URL is looked
+/// up now, and yields one Envoy for each IP address. `@NAME` yields the Envoys of a target in the
+/// config file.
 pub(super) fn resolved(url: &str, named: &BTreeMap<String, NamedTarget>) -> Result<Vec<Address>> {
     let one = |url: &str, server_name: Option<&str>| Address {
         url: url.to_owned(),
@@ -106,7 +107,7 @@ pub(super) fn resolved(url: &str, named: &BTreeMap<String, NamedTarget>) -> Resu
         let target = of_name(name, named)?;
         let mut all = Vec::new();
         for url in &target.url {
-            // A target's URLs are resolved, but cannot name other targets.
+            // The URLs of a target may be `dns:` URLs, but cannot name other targets.
             all.extend(resolved(url, &BTreeMap::new())?);
         }
         for address in &mut all {
@@ -192,8 +193,8 @@ pub(super) fn all(args: &ConnectArgs) -> Result<Vec<Address>> {
     Ok(all)
 }
 
-/// Returns the token from the option, or else from `LOUDOU_TOKEN`, or else from the file that
-/// `LOUDOU_TOKEN_FILE` names, or else from the target.
+/// Returns the token from the first of these sources that is set: the option, `LOUDOU_TOKEN`, the
+/// file that `LOUDOU_TOKEN_FILE` names, and the target.
 fn token(
     file: Option<&Path>,
     named: Option<&NamedTarget>,
@@ -218,7 +219,7 @@ fn token(
     usable(String::from_utf8_lossy(&text).trim(), &name).map(Some)
 }
 
-/// Returns the token if it can be sent, or else an error that names its source.
+/// Returns the token if it is valid, or an error that names the token's source.
 fn usable(token: &str, source: &str) -> Result<String> {
     if is_token(token) {
         Ok(token.to_owned())
@@ -227,9 +228,9 @@ fn usable(token: &str, source: &str) -> Result<String> {
     }
 }
 
-/// Reads a file that only its owner should be able to read. If others can write it, it is rejected,
-/// because they could choose the token. If others can read it, there is only a warning, because
-/// Kubernetes mounts secrets that way.
+/// Reads a file that only its owner should be able to read. A file that others can write is
+/// rejected, because they could choose the token. A file that others can read only causes a
+/// warning, because Kubernetes mounts secrets that way.
 fn private(file: &Path, warnings: &mut Vec<String>) -> Result<Vec<u8>> {
     let (bytes, metadata) = read_file(file)?;
     let name = escape(&file.display().to_string()).into_owned();
@@ -237,7 +238,7 @@ fn private(file: &Path, warnings: &mut Vec<String>) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Rejects a file that others can write, and warns of a file that others can read.
+/// Rejects a file that others can write, and warns about a file that others can read.
 pub(super) fn check_mode(
     name: &str,
     metadata: &Metadata,
@@ -264,12 +265,12 @@ fn pem(file: &Path, bytes: Vec<u8>) -> Pem {
     }
 }
 
-/// Reads a file that an option names. Failures are usage errors.
+/// Reads a file that an option names. A failure is a usage error.
 pub(super) fn read_file(file: &Path) -> Result<(Vec<u8>, Metadata)> {
     let read = || -> io::Result<(Vec<u8>, Metadata)> {
         let mut bytes = Vec::new();
         // Opening a named pipe blocks until another process writes to it, which may never happen.
-        // The pipes of `<(…)` are in these folders and allowed.
+        // The pipes of `<(…)` are in `/dev` or `/proc`, and are allowed.
         let is_open = ["/dev", "/proc"]
             .iter()
             .any(|folder| file.starts_with(folder));
@@ -292,8 +293,8 @@ pub(super) fn read_file(file: &Path) -> Result<(Vec<u8>, Metadata)> {
     read().map_err(|error| Usage(format!("cannot read {}: {error}", escape(&name))).into())
 }
 
-/// Returns the proxy from the environment for an `https://` address, with the rules of curl.
-/// Unencrypted calls use no proxy, because it would see the token.
+/// Returns the proxy that the environment names for an `https://` address, by the same rules as
+/// curl. Unencrypted calls use no proxy, because the proxy would see the token.
 fn proxy(url: &str, env: &Env) -> Option<String> {
     // Host names are case-insensitive.
     let url = url.to_ascii_lowercase();
@@ -325,7 +326,8 @@ fn proxy(url: &str, env: &Env) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Each address of a host name is an Envoy. A URL without the prefix is unchanged.
+    /// Each IP address of a host name counts as one Envoy. A URL without the prefix `dns:` stays
+    /// unchanged.
     #[test]
     fn a_name_with_several_addresses_is_several_envoys() {
         let urls = |url: &str| -> Vec<String> {

@@ -12,18 +12,18 @@ use super::world::{Io, Usage};
 use crate::config::NamedTarget;
 use loudou_words::text::escape;
 
-/// Maximum number of Envoys that a screen watches. Each has two threads.
+/// Maximum number of Envoys that the screen watches. Each Envoy needs two threads.
 const MAX_ENVOYS: usize = 64;
 /// Maximum number of Envoys that a file or a command may name.
 const MOST: usize = 4096;
 /// Byte order mark, which Windows editors write before the first line.
 const BOM: char = '\u{feff}';
 
-/// Targets of the config file.
+/// Targets in the config file, by name.
 type Named = BTreeMap<String, NamedTarget>;
 
-/// Adds the addresses of the file and of the command to the others. They replace the default
-/// address.
+/// Adds the addresses from `--targets` and `--targets-from` to the addresses from `--url`. They
+/// replace the default address.
 pub(super) fn add(connect: &mut ConnectArgs, io: &mut Io<'_>) -> Result<()> {
     let (file, command) = (connect.targets.as_deref(), connect.targets_from.as_deref());
     if file.is_none() && command.is_none() {
@@ -64,7 +64,8 @@ pub(super) fn listed(file: &Path, named: &Named) -> Result<Vec<String>> {
     lines(&place, &text, named)
 }
 
-/// Reads the addresses that a shell command prints, one per line. Its standard error is passed on.
+/// Reads the addresses that a shell command prints, one per line. Passes on the command's standard
+/// error.
 fn from_command(command: &str, named: &Named, io: &mut Io<'_>) -> Result<Vec<String>> {
     let printed = printed(command, BOUNDS, &mut |line| {
         if io.err_terminal {
@@ -78,8 +79,8 @@ fn from_command(command: &str, named: &Named, io: &mut Io<'_>) -> Result<Vec<Str
     lines(&printed::name_of(command), &printed.out, named)
 }
 
-/// Parses the addresses in the lines of a text, without comments. Errors contain `place` and the
-/// line number.
+/// Parses one address per line, and skips comments. Error messages contain `place` and the line
+/// number.
 fn lines(place: &str, text: &[u8], named: &Named) -> Result<Vec<String>> {
     let text = String::from_utf8_lossy(text);
     let mut urls = Vec::new();

@@ -1,5 +1,6 @@
 //! Implements `loudou top`, which opens the screen on a terminal. Without a terminal, or with
-//! options for a list, it lists the keys that were refused or admitted most in the last minutes.
+//! options for a list, it lists the keys with the most refused or admitted requests in the last
+//! minutes.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -95,16 +96,16 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Resu
     }
     let asked = args.and_then(|args| args.interval);
     let interval = asked.or(context.global.config.interval).unwrap_or(INTERVAL);
-    // A poll that takes longer than a second, or than a longer interval, fails and is shown as a
-    // problem.
+    // A poll fails if it takes longer than one second or the interval, whichever is longer. The
+    // screen shows the failure.
     let mut targets = Vec::new();
     for address in watched(&context.global.connect)? {
         let polling = context.client_at(&address, interval.max(INTERVAL))?;
         targets.push(runtime::Clients {
             is_usual: is_usual(polling.url(), std::env::var("LOUDOU_URL").ok().as_deref()),
             polling,
-            // Changes have a longer time limit, because a change is in doubt if its answer is not
-            // awaited.
+            // Changes have a longer time limit. If a change timed out, it would be unknown whether
+            // Envoy made it.
             changing: context.client_at(&address, TIMEOUT)?,
         });
     }
@@ -118,7 +119,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Resu
     for line in &unfinished {
         context.note(line)?;
     }
-    // A script that opened the screen must not assume that an unconfirmed change was made.
+    // A script that opened the screen must not assume that an unconfirmed change is in effect.
     Ok(if unfinished.is_empty() {
         Outcome::Done
     } else {
@@ -126,7 +127,8 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Resu
     })
 }
 
-/// Returns true if a command without `--url` uses `url`, with this value of `LOUDOU_URL`.
+/// Returns true if a command without `--url` would call `url`. `variable` is the value of
+/// `LOUDOU_URL`.
 fn is_usual(url: &str, variable: Option<&str>) -> bool {
     let usual = variable.filter(|url| !url.is_empty()).unwrap_or(URL);
     usual.trim_end_matches('/') == url.trim_end_matches('/')
@@ -151,10 +153,12 @@ fn list(context: &mut Context<'_, '_>, query: &TopQuery) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Number of buckets that one call asks for. That many names fit into a call even if clients chose the longest keys.
+/// Number of buckets that one call requests. Their names fit into a call even if clients chose keys of the maximum
+/// length.
 const AT_ONCE: usize = 16;
 
-/// Buckets of the listed keys by rule and key. The list is useful without them, too.
+/// Buckets of the listed keys, by rule and key. If the buckets cannot be read, the list is printed
+/// without their states.
 type States = BTreeMap<(String, String), BucketView>;
 
 fn states(client: &Client, entries: &[TopEntry]) -> States {
@@ -169,7 +173,7 @@ fn states(client: &Client, entries: &[TopEntry]) -> States {
         .collect()
 }
 
-/// A count as a rate and a share, with the state of its bucket.
+/// A key's entry in the JSON list, with its rate and share, and the state of its bucket.
 #[derive(Serialize)]
 struct Line<'a> {
     #[serde(flatten)]
@@ -180,12 +184,12 @@ struct Line<'a> {
     state: Option<BucketState>,
 }
 
-/// A count as a rate and a share.
+/// Rate and share that are computed from a count.
 #[derive(Clone, Copy, Serialize)]
 struct Rates {
-    /// Average over the window.
+    /// Average number of requests per second over the time window.
     per_second: f64,
-    /// Share of all counts, or `None` if the server does not report their sum.
+    /// Share of the sum of all counts, or `None` if the server does not report the sum.
     #[serde(skip_serializing_if = "Option::is_none")]
     share: Option<f64>,
 }
@@ -199,7 +203,7 @@ impl Rates {
         }
     }
 
-    /// Returns the table cells: `22/s` and `91%`.
+    /// Returns the table cells, such as `22/s` and `91%`.
     fn cells(self, would: bool) -> [Cell; 2] {
         let rate = refusals(format!("{}/s", rate(Some(self.per_second))), would);
         [rate.into(), self.share.map(percent).into()]
@@ -212,7 +216,7 @@ impl Rates {
     }
 }
 
-/// Returns the average of a count over a time window.
+/// Returns the average rate that corresponds to a count over a time window.
 fn per_second(count: u64, window_ns: u64) -> f64 {
     float(count) * 1e9 / float(window_ns.max(1))
 }
@@ -255,7 +259,7 @@ fn bucket_of<'a>(states: &'a States, entry: &TopEntry) -> Option<&'a BucketView>
     states.get(&(entry.rule.clone(), entry.key.clone()))
 }
 
-/// Describes the kind of count, the number of keys, and the time window.
+/// Returns a heading that names the kind of count, the time window, and the number of keys.
 fn heading(top: &Top) -> String {
     let more = if top.missing_at_most > 0 {
         "more than "
@@ -270,7 +274,7 @@ fn heading(top: &Top) -> String {
     format!("most {by} in the last {window}, of {more}{keys}")
 }
 
-/// Returns the heading and the colour of the counts.
+/// Returns the heading and the colour of the column with the counts.
 const fn column(by: TopBy) -> (&'static str, Paint) {
     match by {
         TopBy::Refused => ("REFUSED", Paint::Bad),
@@ -287,7 +291,7 @@ fn table(top: &Top, states: &States) -> TextTable {
         ("RATE", Set::Right),
         ("SHARE", Set::Right),
     ];
-    // The column appears only if it contains a value above zero.
+    // The column AT LEAST appears only if a count is inexact.
     let is_exact = top.top.iter().all(|entry| entry.error == 0);
     if !is_exact {
         columns.push(("AT LEAST", Set::Right));
@@ -373,8 +377,8 @@ fn top_limit(text: &str) -> Result<usize, String> {
         .ok_or_else(|| format!("write a number from 1 to {MAX_TOP}"))
 }
 
-// Implements `loudou top` for several Envoys. Their counts are printed in one list, with the sum
-// and a column for each Envoy.
+// Implements `loudou top` for several Envoys. The counts of all Envoys are printed in one list,
+// with their sum and a column for each Envoy.
 
 /// The answers of several Envoys, and the merged list.
 struct Several<'a> {
@@ -386,8 +390,8 @@ struct Several<'a> {
     list: MergedTop,
 }
 
-/// Lists the counts of all Envoys. Envoys that do not answer are reported. If none answers, the
-/// command fails.
+/// Prints the counts of all Envoys in one list, and reports the Envoys that do not answer. Fails if
+/// no Envoy answers.
 fn list_of_all(
     context: &mut Context<'_, '_>,
     query: &TopQuery,
@@ -434,7 +438,7 @@ impl Several<'_> {
         }
     }
 
-    /// Reports the largest possible count of keys without a row.
+    /// Reports an upper bound for the count of any key that is in none of the answers.
     fn note(&self, context: &mut Context<'_, '_>) -> io::Result<()> {
         let (by, most) = (self.by.name(), self.list.missing_at_most);
         if most == 0 {
@@ -450,7 +454,8 @@ impl Several<'_> {
         answers.filter_map(|(url, top)| Some((*url, (*top)?)))
     }
 
-    /// Describes the kind of count, the time window, and the numbers of Envoys and keys.
+    /// Returns a heading that names the kind of count, the time window, and the numbers of Envoys
+    /// and keys.
     fn heading(&self) -> String {
         let windows = || self.answers().map(|(_, top)| top.window_ns);
         let [shortest, longest] =
@@ -520,8 +525,8 @@ impl Several<'_> {
         table
     }
 
-    /// Returns the sum of the Envoys' rates. Each is computed separately, because their windows
-    /// differ.
+    /// Returns the sum of the Envoys' rates. Each Envoy's rate is computed separately, because the
+    /// time windows of the Envoys differ.
     fn rates(&self, row: &MergedRow) -> Rates {
         let each = row.counts.iter().zip(&self.tops);
         let rates = each.filter_map(|(count, top)| Some(per_second((*count)?, (*top)?.window_ns)));
@@ -598,7 +603,7 @@ impl Several<'_> {
     }
 }
 
-/// The list as JSON.
+/// The merged list, as printed in JSON.
 #[derive(Serialize)]
 struct Document<'a> {
     by: TopBy,
@@ -622,7 +627,8 @@ struct Answered<'a> {
     missing_at_most: u64,
 }
 
-/// A row, with the fields of a key at one Envoy.
+/// A row of the merged list. Its fields are also in the list of a single Envoy, except for
+/// `counts`.
 #[derive(Serialize)]
 struct Row<'a> {
     rule: &'a str,
@@ -632,7 +638,7 @@ struct Row<'a> {
     shadow: bool,
     #[serde(flatten)]
     rates: Rates,
-    /// Counts by address, of the Envoys that answered.
+    /// Counts at the Envoys that answered, by address.
     #[serde(serialize_with = "by_address")]
     counts: Vec<(&'a str, Option<u64>)>,
 }
@@ -654,7 +660,7 @@ mod tests {
             ("http://127.0.0.1:9911", Some("http://10.0.0.7:9911"), false),
             ("http://10.0.0.7:9911", None, false),
             ("http://10.0.0.7:9911", Some("http://10.0.0.7:9911"), true),
-            // A command line without `--url` would use both addresses.
+            // A command without `--url` would call both addresses.
             (
                 "http://10.0.0.7:9911",
                 Some("http://10.0.0.7:9911,http://10.0.0.8:9911"),

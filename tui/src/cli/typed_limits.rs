@@ -48,7 +48,8 @@ pub(super) fn changed_limits(
     Ok(Value::Array(limits))
 }
 
-/// Changes a limit. The fields of its algorithm are taken from the rule parser's table.
+/// Sets fields of a limit. The rule parser's table determines which fields the limit's algorithm
+/// has.
 fn change(limit: &mut Map<String, Value>, changes: &[(&str, String)]) -> Result<()> {
     let algorithm = limit.get("algorithm").and_then(Value::as_str);
     let algorithm = algorithm.unwrap_or_default().to_owned();
@@ -61,7 +62,7 @@ fn change(limit: &mut Map<String, Value>, changes: &[(&str, String)]) -> Result<
         bail!(Usage(format!("this loudou is too old to edit {name}")));
     }
     // Fields that repeat a default are removed. Some defaults are derived from other fields, and
-    // must follow them when they change.
+    // must change along with these fields.
     *limit = config::spoken_value(limit);
     for (index, (name, value)) in changes.iter().enumerate() {
         let Some(field) = limit_edit::field(&algorithm, name) else {

@@ -1,5 +1,6 @@
-//! Implements `--watch`, which repeats a list. On a terminal, the list is redrawn in place below a
-//! heading. Elsewhere, each round prints a block after an empty line.
+//! Implements `--watch`, which repeats a command that prints a list. On a terminal, the list is
+//! redrawn in place below a heading. Elsewhere, each round prints the list again, after an empty
+//! line.
 //!
 //! If a round fails, the failure is reported and the next round is tried, because Envoy may be
 //! restarting. The first round must succeed, so that a wrong address or token is reported at once.
@@ -18,7 +19,7 @@ use super::world::{Io, Usage};
 use loudou_print::table::Paint;
 use loudou_words::text::{date, escape, humanise};
 
-/// Minimum interval. Shorter ones would be useless to a reader.
+/// Minimum interval. A reader could not follow updates at shorter intervals.
 const MIN_INTERVAL: Nanos = Nanos::from_millis(100);
 /// Number of rows if the terminal's size is unknown.
 const ROWS: usize = 24;
@@ -27,7 +28,7 @@ const ROWS: usize = 24;
 const BEGIN: &str = "\x1b[H\x1b[?7l";
 const CLEAR: &str = "\x1b[2J";
 const END_OF_LINE: &str = "\x1b[K\n";
-/// Clears the rest of an earlier, longer output.
+/// Clears the remainder of an earlier, longer output, and turns on wrapping again.
 const END: &str = "\x1b[J\x1b[?7h";
 
 #[derive(Debug, Default, Args)]
@@ -51,7 +52,7 @@ fn interval(text: &str) -> Result<Nanos, String> {
     Ok(every)
 }
 
-/// Runs `once`, and repeats it with `--watch`.
+/// Runs `once`, and repeats it if `--watch` is set.
 pub(super) fn run(
     context: &mut Context<'_, '_>,
     args: &WatchArgs,
@@ -113,7 +114,7 @@ struct Watch {
     /// Number of rounds that succeeded.
     rounds: u64,
     last: Round,
-    /// Last failure, until a round succeeds.
+    /// Latest failure, which is cleared once a round succeeds.
     trouble: Option<String>,
 }
 
@@ -168,8 +169,8 @@ impl Watch {
         Ok(())
     }
 
-    /// Reports a failure. On a terminal it is shown above the last output. Elsewhere consecutive
-    /// equal failures are printed once.
+    /// Reports a failure. On a terminal, the failure is shown above the previous output. Elsewhere,
+    /// consecutive equal failures are printed only once.
     fn report(&mut self, context: &mut Context<'_, '_>, error: &anyhow::Error) -> io::Result<()> {
         let trouble = format!("loudou: {error:#}");
         let is_new = self.trouble.as_ref() != Some(&trouble);
@@ -183,7 +184,8 @@ impl Watch {
         }
     }
 
-    /// Draws the heading, the failure and the output, and cuts them at the bottom of the terminal.
+    /// Draws the heading, the failure and the output. Lines that do not fit on the terminal are
+    /// left out.
     fn draw(&self, context: &mut Context<'_, '_>) -> io::Result<()> {
         let rows = (context.io.size)().map_or(ROWS, |(_, rows)| rows);
         let style = context.style;

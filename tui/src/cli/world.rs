@@ -36,11 +36,11 @@ pub(crate) struct Io<'a> {
     pub(crate) patience: Nanos,
     /// Waits between two polls. Fails if the reader of `out` has closed the pipe.
     pub(crate) pause: fn(Duration) -> io::Result<()>,
-    /// Returns the time of the wall clock, since the Unix epoch.
+    /// Returns the wall-clock time since the Unix epoch.
     pub(crate) wall: fn() -> Nanos,
     /// Returns the current columns and rows of the terminal.
     pub(crate) size: fn() -> Option<(usize, usize)>,
-    /// Makes Ctrl-C end the program with success from now on.
+    /// From now on, makes Ctrl-C end the process with exit code 0.
     pub(crate) succeed_on_interrupt: fn() -> io::Result<()>,
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn pause(time: Duration) -> io::Result<()> {
     }
 }
 
-/// Environment variables that are not options.
+/// Environment variables that do not set an option.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Env {
     /// `LOUDOU_TOKEN`.
@@ -104,7 +104,7 @@ pub(crate) struct Env {
 }
 
 impl Env {
-    /// Reads the environment of this process. An empty variable counts as not set.
+    /// Reads the environment of this process. An empty variable counts as unset.
     pub(crate) fn read() -> Self {
         let var = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let either = |name, other| var(name).or_else(|| var(other));
@@ -131,8 +131,8 @@ impl Env {
         self.term.as_ref().is_some_and(|term| term == "dumb")
     }
 
-    /// Returns true if the locale has only ASCII characters, such as `C`. Without a locale, as in
-    /// most containers, the characters are unknown and the result is false.
+    /// Returns true if a locale is set and does not use UTF-8, such as `C`. Most containers set no
+    /// locale. The terminal's characters are then unknown, and the result is false.
     fn is_ascii(&self) -> bool {
         let is_utf8 = |locale: &OsString| {
             let locale = locale.to_string_lossy().to_ascii_lowercase();
@@ -152,7 +152,7 @@ impl Io<'_> {
 /// Returns the style for these options and this environment.
 pub(super) fn style(global: &Global, io: &Io<'_>) -> Style {
     let plain = io.env.no_color.is_some() || io.env.is_dumb();
-    // The Linux console has a font of at most 512 characters.
+    // The font of the Linux console has at most 512 characters.
     let is_console = io.env.term.as_ref().is_some_and(|term| term == "linux");
     Style {
         color: match global.color {
@@ -168,7 +168,7 @@ pub(super) fn style(global: &Global, io: &Io<'_>) -> Style {
     }
 }
 
-/// A usage error that is only found at run time. Its exit code is 2.
+/// A usage error that is only detected at run time. It leads to exit code 2.
 #[derive(Debug)]
 pub(crate) struct Usage(pub(crate) String);
 
@@ -180,7 +180,7 @@ impl fmt::Display for Usage {
     }
 }
 
-/// Prints one document as JSON, on several lines, or on one line for `jsonl`.
+/// Prints one JSON document, on several lines or, for `jsonl`, on one line.
 pub(crate) fn json(out: &mut dyn Write, format: Format, value: &impl Serialize) -> io::Result<()> {
     let text = if format == Format::Jsonl {
         serde_json::to_string(value)?
@@ -190,7 +190,7 @@ pub(crate) fn json(out: &mut dyn Write, format: Format, value: &impl Serialize) 
     writeln!(out, "{}", json_safe(text))
 }
 
-/// Prints a list as one document, or its items one per line.
+/// Prints a list as one JSON document or, for `jsonl`, as one item per line.
 pub(crate) fn json_list<T: Serialize>(
     out: &mut dyn Write,
     format: Format,

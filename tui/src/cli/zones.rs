@@ -1,9 +1,9 @@
-//! Time zones of calendar windows in `loudou check`: the rule of a zone's name, and the dates of the
-//! next windows.
+//! Handles the time zones of calendar windows in `loudou check`. Suggests the rule to write instead of a zone's name,
+//! and prints when the next windows start.
 //!
-//! Envoy's sandbox has no time zone database, so a rule file contains the rule itself. This machine
-//! knows the rules by name: a file of its database ends with the rule that applies after the last
-//! recorded change.
+//! Envoy's sandbox has no time zone database, so a rule file contains the rule of a zone and not its name. The rule is
+//! looked up in the time zone database of this machine. Each file of the database ends with the rule that applies after
+//! the last recorded change.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write};
@@ -20,9 +20,9 @@ use super::world::Env;
 
 /// Folder of the database, unless `TZDIR` names another.
 const DATABASE: &str = "/usr/share/zoneinfo";
-/// Maximum size of a file of the database. The largest has less than 4 KiB.
+/// Maximum size of a file in the database. The largest file has less than 4 KiB.
 const MAX_FILE: u64 = 64 * 1024;
-/// Years in which a zone must follow its rule.
+/// Number of years, from now on, for which a zone must follow its rule.
 const YEARS: i64 = 10;
 const HOUR: i64 = 3_600;
 
@@ -33,7 +33,7 @@ pub(super) struct Zones {
 }
 
 impl Zones {
-    /// Creates the database that the environment names.
+    /// Returns the database that the environment names.
     pub(super) fn new(env: &Env, wall: Nanos) -> Self {
         let folder = env.time_zones.clone();
         Self {
@@ -42,15 +42,16 @@ impl Zones {
         }
     }
 
-    /// Returns the rule to write instead of a value at a path, if the value is the name of a zone.
+    /// Returns the rule to write instead of `value`, if `path` leads to a field `zone` and `value` is the name of a
+    /// zone.
     pub(super) fn suggested(&self, path: &str, value: &str) -> Option<String> {
         let name: String = serde_json::from_str(value).ok()?;
         let field = path.rsplit('.').next();
         (field == Some("zone")).then(|| self.rule(&name)).flatten()
     }
 
-    /// Returns the rule of a zone. `None` if the zone is unknown, or if it will not follow the rule.
-    /// For example, Morocco changes its clocks by the Islamic calendar.
+    /// Returns the rule of a zone, or `None` if the zone is unknown or its clocks will not follow the rule. For
+    /// example, Morocco changes its clocks by the Islamic calendar.
     fn rule(&self, name: &str) -> Option<String> {
         let is_part = |part: &str| {
             let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'+');
@@ -81,7 +82,7 @@ impl Zones {
     }
 }
 
-/// Prints the starts of the next three windows of each limit with calendar windows.
+/// Prints when the next three windows start, for each limit with calendar windows.
 pub(super) fn next_windows(content: &Content, wall: Nanos, out: &mut dyn Write) -> io::Result<()> {
     let Content::Rules(file, _) = content else {
         return Ok(());

@@ -14,7 +14,7 @@ use loudou_words::text::{escape, shortened};
 
 /// Maximum number of characters of a value that a problem shows.
 const MAX_SHOWN: usize = 60;
-/// Message for a value that is not a text.
+/// Error message for a value that is not a string.
 const TEXT: &str = "expected a text in quotes";
 
 /// A problem with its line and column.
@@ -33,7 +33,7 @@ impl fmt::Display for Located {
     }
 }
 
-/// Parses a text, or returns the syntax error.
+/// Parses the text of a TOML file, or returns the syntax error.
 pub(super) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Box<Located>> {
     DeTable::parse(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
@@ -55,7 +55,7 @@ fn locate(text: &str, at: usize, problem: Problem) -> Located {
     }
 }
 
-/// Returns the column of a position in a text.
+/// Returns the 1-based column of the byte offset `at`.
 fn column(text: &str, at: usize) -> usize {
     let before = text.get(..at).unwrap_or(text);
     let line = before.rsplit('\n').next().unwrap_or_default();
@@ -94,7 +94,7 @@ impl<'a> Node<'a> {
         Self { path, span, value }
     }
 
-    /// Returns true if the value is a list without items.
+    /// Returns true if the value is an empty list.
     pub(super) fn is_empty_list(&self) -> bool {
         matches!(self.value, Content::Other(DeValue::Array(items)) if items.is_empty())
     }
@@ -129,8 +129,8 @@ impl<'t> Reader<'t> {
         self.problems.sort_by_key(|(at, _)| *at);
         let (text, mut line, mut from) = (self.text, 1_usize, 0);
         let all = self.problems.into_iter().map(|(at, problem)| {
-            // The lines are counted from the previous problem. Counting from the start would be
-            // quadratic, because there may be as many problems as lines.
+            // Lines are counted from the previous problem. Counting from the start each time would
+            // take quadratic time, because there may be as many problems as lines.
             let between = text.get(from..at).unwrap_or_default();
             line = line.saturating_add(between.matches('\n').count());
             from = at;
@@ -143,7 +143,7 @@ impl<'t> Reader<'t> {
         Err(all.collect())
     }
 
-    /// Reports an invalid value. `more` adds what is allowed.
+    /// Reports an invalid value. `more` adds details to the problem, such as the allowed values.
     pub(super) fn wrong(
         &mut self,
         node: &Node<'_>,
@@ -153,7 +153,7 @@ impl<'t> Reader<'t> {
         let value = self.text.get(node.span.clone()).unwrap_or_default();
         let problem = Problem::error(node.path.clone(), &Value::Null, message);
         let mut problem = more(problem);
-        // Tables may be long, and the position is sufficient to find them.
+        // A table is not shown, because it may be long, and its position is sufficient to find it.
         if !matches!(node.value, Content::Table(_)) {
             problem.value = shortened(value, MAX_SHOWN).into_owned();
         }
@@ -218,7 +218,7 @@ impl<'t> Reader<'t> {
         text
     }
 
-    /// Reads a text that no message may show.
+    /// Reads a string that must not appear in any message.
     pub(super) fn secret(&mut self, node: &Node<'_>) -> Option<String> {
         let text = node.text();
         if text.is_none() {
@@ -251,7 +251,7 @@ impl<'t> Reader<'t> {
         found
     }
 
-    /// Reads the texts of a list with their positions. A single text counts as a list with one
+    /// Reads the strings in a list, with their positions. A single string counts as a list with one
     /// item.
     pub(super) fn texts<'a>(&mut self, node: &Node<'a>) -> Vec<(&'a str, Node<'a>)> {
         let Content::Other(DeValue::Array(list)) = node.value else {

@@ -1,4 +1,4 @@
-//! Reads the look of the screen from a config file.
+//! Reads the appearance of the screen from a config file.
 
 use super::Config;
 use super::reader::{Node, Reader};

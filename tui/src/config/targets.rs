@@ -77,7 +77,7 @@ fn target(reader: &mut Reader<'_>, node: &Node<'_>) -> NamedTarget {
     }
 }
 
-/// Prefixes of addresses.
+/// Prefixes of valid addresses.
 const SCHEMES: [&str; 5] = [
     "http://",
     "https://",
@@ -86,7 +86,8 @@ const SCHEMES: [&str; 5] = [
     "dns:https://",
 ];
 
-/// Reads addresses and, if `targets` are given, their names with `@`.
+/// Reads a list of addresses. If `targets` is given, the list may also contain names of targets
+/// (`@NAME`).
 pub(super) fn urls(
     reader: &mut Reader<'_>,
     node: &Node<'_>,

@@ -1,5 +1,5 @@
-//! A part of the frame into which widgets are drawn. Drawing is clipped to its area. The pen also
-//! records the places that can be clicked.
+//! A pen draws widgets into a part of the frame. Drawing is clipped to the area of the pen. The pen
+//! also records which places can be clicked.
 
 use loudou_words::num::cells;
 use ratatui::buffer::Buffer;
@@ -11,7 +11,7 @@ use ratatui::widgets::{StatefulWidget, Widget};
 use super::theme::Theme;
 use crate::app::press::Spot;
 
-/// A part of the frame. Areas are relative to the whole terminal.
+/// Draws into a part of the frame. All areas are relative to the whole terminal.
 pub(crate) struct Pen<'a> {
     buffer: &'a mut Buffer,
     spots: &'a mut Spots,
@@ -41,8 +41,8 @@ impl<'a> Pen<'a> {
         }
     }
 
-    /// Returns the line with this number from the top. If the line is below the area, its height is
-    /// 0.
+    /// Returns the row with this number, counted from 0 at the top of the pen's area. If the row is
+    /// below the area, its height is 0.
     pub(crate) fn row(&self, y: u16) -> Rect {
         let area = self.area;
         let row = Rect {
@@ -70,7 +70,7 @@ impl<'a> Pen<'a> {
         widget.render(area.intersection(self.area), self.buffer, state);
     }
 
-    /// Draws one line. If it does not fit, it is cut with `…`.
+    /// Draws one line. A line that does not fit is truncated with `…`.
     pub(crate) fn line(&mut self, area: Rect, line: impl Into<Line<'static>>) {
         let line = self.theme.fit_line(line.into(), area.width);
         self.draw(area, line);
@@ -84,7 +84,8 @@ impl<'a> Pen<'a> {
         }
     }
 
-    /// Draws buttons from the second cell of an area on, with `gap` cells in between.
+    /// Draws buttons side by side, beginning at the second cell of an area, with `gap` cells
+    /// between two buttons.
     pub(crate) fn buttons(
         &mut self,
         area: Rect,
@@ -103,7 +104,7 @@ impl<'a> Pen<'a> {
         }
     }
 
-    /// Changes the style of an area and leaves its text.
+    /// Changes the style of an area, and keeps its text.
     pub(crate) fn style(&mut self, area: Rect, style: Style) {
         self.buffer.set_style(area.intersection(self.area), style);
     }
@@ -118,8 +119,8 @@ impl<'a> Pen<'a> {
         self.spots.cover();
     }
 
-    /// Draws one character at a position relative to the area, for pictures. Does nothing if the
-    /// position is outside of the area.
+    /// Draws one character of a picture, at a position relative to the pen's area. Does nothing if
+    /// the position is outside the area.
     pub(crate) fn cell(&mut self, x: i32, y: i32, c: char, style: Style) {
         let (Ok(x), Ok(y)) = (u16::try_from(x), u16::try_from(y)) else {
             return;
@@ -151,27 +152,28 @@ impl Spots {
         }
     }
 
-    /// Removes all places, because something was opened over them.
+    /// Removes all places, because the frame is drawn again or a dialog covers it.
     pub(crate) fn cover(&mut self) {
         self.0.clear();
     }
 
-    /// Returns the spot under a cell. If several places overlap, the one drawn last is on top.
+    /// Returns the spot at a cell. If several places overlap there, returns the spot of the place
+    /// that was recorded last.
     pub(crate) fn at(&self, x: u16, y: u16) -> Option<Spot> {
         let mut all = self.0.iter().rev();
         let found = all.find(|(area, _)| area.contains(Position { x, y }));
         found.map(|(_, spot)| *spot)
     }
 
-    /// Returns a cell of the place with this number. Numbers beyond the last place continue with
-    /// the first.
+    /// Returns the top left cell of the place with this number. Numbers beyond the last place wrap
+    /// around to the first.
     #[cfg(test)]
     pub(crate) fn nth(&self, number: usize) -> Option<(u16, u16)> {
         let found = self.0.get(number.checked_rem(self.0.len())?);
         found.map(|(area, _)| (area.x, area.y))
     }
 
-    /// Returns a cell of the first place with `spot`.
+    /// Returns the top left cell of the first place with `spot`.
     #[cfg(test)]
     pub(crate) fn of(&self, spot: Spot) -> Option<(u16, u16)> {
         let found = self.0.iter().find(|(_, other)| *other == spot);

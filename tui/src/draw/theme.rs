@@ -1,8 +1,8 @@
 //! Colours and glyphs, defined by meaning and not by the place where they are used.
 //!
-//! Colour is never the only sign. The selection is reversed, states have a glyph or a word, and
-//! refused drops have a separate shape. Without colour, only bold, dim and reversed remain. In
-//! ASCII, every glyph has a plain substitute.
+//! Colour is never the only way to tell things apart. The selection is reversed, states have a
+//! glyph or a word, and drops that stand for refused requests have a different shape. Without
+//! colour, only styles such as bold, dim and reversed remain. Every glyph has an ASCII substitute.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -24,12 +24,12 @@ pub(crate) enum Base {
 }
 
 impl Base {
-    /// The themes with their names.
+    /// All themes with their names.
     pub(crate) const ALL: [(&'static str, Self); 2] =
         [("dark", Self::Dark), ("light", Self::Light)];
 }
 
-/// Look of the screen: colours of the terminal, glyphs, theme.
+/// Appearance of the screen: the terminal's colours, the glyphs, and the theme.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Appearance {
     pub(crate) depth: Depth,
@@ -38,7 +38,8 @@ pub(crate) struct Appearance {
     pub(crate) base: Option<Base>,
 }
 
-/// Colours of the water by fill level, from the surface down.
+/// Colours of the water in the picture of a bucket, for calm, high and full levels. Each list
+/// begins at the surface.
 #[derive(Clone, Debug, Default)]
 struct Water {
     calm: Vec<Color>,
@@ -46,7 +47,7 @@ struct Water {
     full: Vec<Color>,
 }
 
-/// The colours for each role, and the allowed glyphs.
+/// Styles for each role, and whether only ASCII characters are allowed.
 #[derive(Clone, Debug)]
 pub(crate) struct Theme {
     pub(crate) ascii: bool,
@@ -59,14 +60,14 @@ pub(crate) struct Theme {
     pub(crate) good: Style,
     pub(crate) warn: Style,
     pub(crate) bad: Style,
-    /// Requests that rules in shadow mode would have refused.
+    /// Style for requests that rules in shadow mode would have refused.
     pub(crate) shadow: Style,
     pub(crate) selected: Style,
-    /// A selected line. Applied on top of its colours.
+    /// Style of a selected line, which is applied on top of the line's colours.
     pub(crate) row: Style,
     pub(crate) changed: Style,
     pub(crate) banner: Style,
-    /// A banner that must not be missed.
+    /// Style of a banner that the user must not overlook.
     pub(crate) alarm: Style,
     pub(crate) field: Style,
     pub(crate) stale: Style,
@@ -76,7 +77,7 @@ pub(crate) struct Theme {
 }
 
 impl Theme {
-    /// Returns the theme of a look.
+    /// Returns the theme for an appearance.
     pub(crate) fn of(look: &Appearance) -> Self {
         let plain = Self::uncoloured(look.ascii);
         match (look.depth, look.base.unwrap_or_default()) {
@@ -137,7 +138,7 @@ impl Theme {
     }
 
     /// Returns the colour of the water, which depends on the fill `level` and on the `depth` below
-    /// the surface, both from 0 to 1. It is red only if a request would be refused.
+    /// the surface, both from 0 to 1. The water is red only if a request would be refused.
     pub(crate) fn water(&self, level: f64, depth: f64) -> Style {
         let inks = if level >= 1.0 {
             &self.water.full
@@ -154,17 +155,18 @@ impl Theme {
         }
     }
 
-    /// Cuts `text` to `most` cells.
+    /// Truncates `text` to `most` cells.
     pub(crate) fn fit<'a>(&self, text: &'a str, most: u16) -> Cow<'a, str> {
         loudou_print::cells::fit(text, usize::from(most), self.pick('…', '~'))
     }
 
-    /// Returns the colour of a level in a line, by the level `tone`.
+    /// Returns the colour of a bar that shows a level. `tone` is the level from which the colour is
+    /// chosen.
     pub(crate) fn bar(&self, tone: f64) -> Style {
         self.water(tone, 0.4)
     }
 
-    /// Cuts a line to `most` cells.
+    /// Truncates a line to `most` cells.
     pub(crate) fn fit_line(&self, mut line: Line<'static>, most: u16) -> Line<'static> {
         if line.width() <= usize::from(most) {
             return line;
@@ -178,7 +180,7 @@ impl Theme {
                 kept.push(span);
                 continue;
             }
-            // The text is made longer so that it is cut even if it would fit, because more spans
+            // The text is padded so that it is truncated even if it would fit, because more spans
             // follow.
             let longer = format!("{}  ", span.content);
             kept.push(Span::styled(
@@ -222,26 +224,26 @@ impl Theme {
     }
 }
 
-// Detection of a terminal's number of colours.
+// Detects how many colours a terminal has.
 
 /// The colours that a terminal can show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// No colours, only bold, dim and reversed.
+    /// No colours, only styles such as bold, dim and reversed.
     #[default]
     Plain,
     /// The 16 ANSI colours, which the user's terminal defines.
     Sixteen,
-    /// The 16 ANSI colours and 240 fixed ones.
+    /// The 16 ANSI colours and 240 fixed colours.
     Indexed,
 }
 
-/// Terminals with 256 colours whose names do not contain the number. They are needed for
-/// connections that do not pass `COLORTERM` on.
+/// Terminals that have 256 colours although their names in `TERM` do not contain this number. The
+/// list is needed for connections that do not pass on `COLORTERM`.
 const WELL_KNOWN: [&str; 5] = ["kitty", "alacritty", "foot", "wezterm", "ghostty"];
 
 impl Depth {
-    /// Returns the colours that `TERM` and `COLORTERM` promise.
+    /// Returns the colours that `TERM` and `COLORTERM` indicate.
     pub(crate) fn of_terminal(term: Option<&OsStr>, color_term: Option<&OsStr>) -> Self {
         let [term, color_term] =
             [term, color_term].map(|name| name.and_then(OsStr::to_str).unwrap_or_default());
@@ -334,7 +336,7 @@ fn light(plain: &Theme) -> Theme {
 }
 
 /// Returns the theme for a dark background and 16 colours. The selected line is reversed, because
-/// every grey of the 16 colours hides some text.
+/// each grey of the 16 colours, as a background, would make some text unreadable.
 fn dark_16(plain: &Theme) -> Theme {
     Theme {
         dim: ink(7),
@@ -389,7 +391,7 @@ fn light_16(plain: &Theme) -> Theme {
 mod tests {
     use super::*;
 
-    /// A theme for 16 colours uses no others.
+    /// A theme for 16 colours uses only these 16 colours.
     #[test]
     fn sixteen_colours_are_enough() {
         for (_, base) in Base::ALL {

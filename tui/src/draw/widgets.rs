@@ -1,6 +1,6 @@
 //! Widgets that several screens share: tables whose columns adapt to the available width, boxes,
-//! scroll bars, levels and charts. They are based on ratatui's widgets, with ASCII substitutes for
-//! all characters.
+//! scroll bars, levels and charts. The widgets are based on ratatui's widgets, and have ASCII
+//! substitutes for all characters.
 
 use loudou_print::bars::{growing, in_cell};
 use loudou_words::num::{share, whole};
@@ -21,28 +21,29 @@ use crate::app::press::Spot;
 
 // Tables.
 
-/// Width that a column wants.
+/// Widths that a column can have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ColumnWidth {
     /// Rank of the column when widths are assigned. Columns with the highest rank are left out
     /// first.
     pub(crate) rank: u8,
-    /// The column is left out if it has less than `least` cells. All columns grow to `good` before
-    /// one grows to `most`.
+    /// The column is left out if it cannot get `least` cells. All columns grow to `good` before any
+    /// column grows to `most`.
     pub(crate) least: u16,
     pub(crate) good: u16,
     pub(crate) most: u16,
-    /// True if the column only takes these three widths, because a cut word would mean nothing.
+    /// True if the column can only have one of these three widths, because a truncated word would
+    /// be meaningless.
     pub(crate) in_steps: bool,
 }
 
 impl ColumnWidth {
-    /// Returns the wish of a column with a fixed width.
+    /// Returns the widths of a column that cannot grow.
     pub(crate) const fn fixed(rank: u8, width: u16) -> Self {
         Self::growing(rank, width, width, width)
     }
 
-    /// Returns the wish of a column that grows.
+    /// Returns the widths of a column that can grow.
     pub(crate) const fn growing(rank: u8, least: u16, good: u16, most: u16) -> Self {
         Self {
             rank,
@@ -54,8 +55,8 @@ impl ColumnWidth {
     }
 }
 
-/// Returns the widths of columns in `room` cells, with a cell between two columns. Columns that are
-/// left out have width 0.
+/// Distributes `room` cells among columns, with one cell between two columns. Columns that are left
+/// out get width 0.
 pub(crate) fn fit(room: u16, wishes: &[ColumnWidth]) -> Vec<u16> {
     let mut by_rank: Vec<(usize, &ColumnWidth)> = wishes.iter().enumerate().collect();
     by_rank.sort_by_key(|(_, wish)| wish.rank);
@@ -99,13 +100,14 @@ pub(crate) struct Head {
     pub(crate) title: Line<'static>,
     pub(crate) width: u16,
     pub(crate) is_right: bool,
-    /// True if the cells are bars or charts, which would look different in reversed colours.
+    /// True if the cells contain bars or charts, which would look wrong in reversed colours.
     pub(crate) is_picture: bool,
     /// Action of a click on the heading.
     pub(crate) spot: Option<Spot>,
 }
 
-/// Returns the headings of columns by which rows cannot be sorted. True marks a column of numbers.
+/// Returns the headings of columns that cannot be used for sorting. The flag is true for a column
+/// that is aligned right, such as a column of numbers.
 pub(crate) fn heads<T: Into<Line<'static>>>(
     titles: impl IntoIterator<Item = (T, bool)>,
     widths: &[u16],
@@ -121,8 +123,9 @@ pub(crate) fn heads<T: Into<Line<'static>>>(
     heads.collect()
 }
 
-/// Draws headings and, below them, the visible rows. Each row has a number, which identifies it in
-/// clicks, and its cells. Columns without width are left out. The row `selected` is marked.
+/// Draws headings and, below them, the visible rows. Each row consists of a number, which
+/// identifies the row if it is clicked, and its cells. Columns with width 0 are left out. The row
+/// `selected` is highlighted.
 pub(crate) fn table(
     pen: &mut Pen<'_>,
     heads: &[Head],
@@ -176,7 +179,8 @@ pub(crate) fn table(
     pen.draw_with(area, table, &mut state);
 }
 
-/// Returns the first of `len` lines to show, so that line `at` is among the `height` visible lines.
+/// Returns the index of the first visible line, so that line `at` of `len` lines is among the
+/// `height` visible lines.
 pub(crate) fn first_line(len: usize, height: u16, at: usize) -> usize {
     let height = usize::from(height);
     let last = len.saturating_sub(height);
@@ -217,8 +221,8 @@ const ASCII_BORDER: border::Set<'_> = border::Set {
     horizontal_bottom: "-",
 };
 
-/// Draws an empty box in the middle, at most `width` by `height`. Returns a pen for its inside, and
-/// its place.
+/// Draws an empty box in the centre of the pen's area, with at most `width` by `height` cells.
+/// Returns a pen for the inside of the box, and the area of the box.
 pub(crate) fn open<'a>(
     pen: &'a mut Pen<'_>,
     title: &str,
@@ -247,12 +251,12 @@ pub(crate) fn open<'a>(
     (pen.part(inside), area)
 }
 
-/// Returns a line for each text, in one style.
+/// Returns one line per string, all in the same style.
 pub(crate) fn all(texts: &[String], style: Style) -> impl Iterator<Item = Line<'static>> + '_ {
     texts.iter().map(move |line| Line::from(text(line, style)))
 }
 
-// Levels and charts, in eighths of a cell.
+// Levels and charts, which are drawn in eighths of a cell.
 
 const RISING: bar::Set<'_> = bar::NINE_LEVELS;
 
@@ -268,8 +272,8 @@ const ASCII_RISING: bar::Set<'_> = bar::Set {
     empty: " ",
 };
 
-/// Returns the number of eighths that a level from 0 to 1 fills in `cells` cells. A level above 0
-/// fills at least one.
+/// Returns how many eighths of a cell a level from 0 to 1 fills in a bar of `cells` cells. A level
+/// above 0 fills at least one eighth.
 pub(crate) fn filled_by_level(level: f64, cells: u16) -> u16 {
     if level > 0.0 {
         share(level, cells.saturating_mul(8)).max(1)
@@ -278,7 +282,7 @@ pub(crate) fn filled_by_level(level: f64, cells: u16) -> u16 {
     }
 }
 
-/// Draws a level from 0 to 1 in `width` cells.
+/// Returns a bar of `width` cells that shows a level from 0 to 1.
 pub(crate) fn level(theme: &Theme, width: u16, level: f64, style: Style) -> [Span<'static>; 2] {
     let eighths = filled_by_level(level, width);
     let (full, empty): (Vec<u16>, Vec<u16>) = (0..width)
@@ -292,7 +296,8 @@ pub(crate) fn level(theme: &Theme, width: u16, level: f64, style: Style) -> [Spa
     [Span::styled(full, style), Span::styled(empty, theme.track)]
 }
 
-/// Rates over time, oldest first, with `None` where they are unknown.
+/// A chart of rates over time. `values` begins with the oldest rate, and contains `None` for each
+/// unknown rate.
 pub(crate) struct Chart {
     pub(crate) name: &'static str,
     pub(crate) style: Style,
@@ -306,8 +311,8 @@ pub(crate) struct Chart {
 /// Width of the axis in cells.
 pub(crate) const AXIS: u16 = 7;
 
-/// Draws a chart over the whole area: its name with the current rate, and below it the columns with
-/// an axis.
+/// Draws a chart in the pen's area. The first line shows the chart's name and the current rate. The
+/// axis and the columns are below.
 pub(crate) fn chart(pen: &mut Pen<'_>, chart: &Chart) {
     let theme = pen.theme;
     let [head, body] =
@@ -324,8 +329,7 @@ pub(crate) fn chart(pen: &mut Pen<'_>, chart: &Chart) {
             ),
         ],
     );
-    // If the limit is far above all requests, they would be invisible on its scale, so it is left
-    // out.
+    // A limit far above all rates is left out, because the rates would be invisible on its scale.
     let limit = chart
         .limit
         .filter(|limit| *limit <= peak * 4.0 || peak <= 0.0);
@@ -382,7 +386,7 @@ pub(crate) fn chart(pen: &mut Pen<'_>, chart: &Chart) {
     }
 }
 
-/// Draws the limit in the gaps between columns.
+/// Draws the line of the limit wherever no column reaches the limit.
 fn limit_line(pen: &mut Pen<'_>, row: Rect, chart: &Chart) {
     let theme = pen.theme;
     let limit = chart.limit.unwrap_or(f64::INFINITY);
@@ -393,7 +397,8 @@ fn limit_line(pen: &mut Pen<'_>, row: Rect, chart: &Chart) {
     }
 }
 
-/// Draws the bottom of a chart: dots where the rates are unknown, a line where they are zero.
+/// Draws the bottom row of a chart, with a dot for each unknown rate and a line for each rate of
+/// zero.
 fn baseline(pen: &mut Pen<'_>, plot: Rect, values: &[Option<f64>]) {
     let theme = pen.theme;
     let row = Rect {
@@ -434,7 +439,7 @@ mod tests {
                 "{room}: {widths:?}"
             );
             assert!([0, 1, 10, 16].contains(&widths[0]), "{room}: {widths:?}");
-            // A column of a higher rank only appears if the columns of lower ranks do.
+            // A column only appears if all columns with a lower rank appear.
             for pair in [[0, 2], [2, 1], [1, 3]] {
                 assert!(
                     widths[pair[1]] == 0 || widths[pair[0]] > 0,

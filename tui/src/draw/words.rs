@@ -6,7 +6,8 @@ use loudou_words::text::humanise;
 use ratatui::style::Style;
 use ratatui::text::Span;
 
-/// Returns an untrusted text in a style, without characters that the terminal interprets.
+/// Returns a span of untrusted text in a style, without characters that the terminal would
+/// interpret.
 pub(crate) fn text(text: &str, style: Style) -> Span<'static> {
     Span::styled(safe(text).into_owned(), style)
 }
@@ -62,12 +63,12 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{shown:.0}%")
 }
 
-/// Rounds a time up to seconds, because an age in tenths would flicker.
+/// Rounds a duration up to whole seconds, because tenths of a second would flicker on the screen.
 pub(crate) const fn whole_seconds(ns: u64) -> u64 {
     ns.div_ceil(1_000_000_000).saturating_mul(1_000_000_000)
 }
 
-/// Formats an age in whole seconds, because tenths would flicker.
+/// Formats an age in whole seconds, because tenths of a second would flicker on the screen.
 pub(crate) fn seen(ns: u64) -> String {
     const SECOND: u64 = 1_000_000_000;
     if ns < SECOND {
@@ -76,7 +77,7 @@ pub(crate) fn seen(ns: u64) -> String {
     humanise((ns / SECOND).saturating_mul(SECOND))
 }
 
-/// Formats an age as a point in time.
+/// Formats an age with the word `ago`, or as `just now`.
 pub(crate) fn ago(ns: u64) -> String {
     match seen(ns) {
         now if now == "now" => "just now".to_owned(),

@@ -1,4 +1,4 @@
-//! The messages to the screen's thread, and the threads that send it input and signals.
+//! Messages to the screen's thread, and the threads that send input and signals to it.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::mpsc::SyncSender;
@@ -14,12 +14,12 @@ use crate::term;
 /// Maximum number of messages queued for the screen. If the queue is full, senders block.
 pub(super) const MESSAGES: usize = 256;
 
-/// Signals that a screen handles.
+/// Signals that the screen handles.
 pub(super) const OF_SCREEN: [i32; 5] = [SIGTERM, SIGHUP, SIGINT, SIGTSTP, SIGCONT];
 
 /// A message to the screen.
 pub(super) struct Inbound {
-    /// Number of the Envoy that the message concerns, or `None` for the shown one.
+    /// Number of the Envoy that the message concerns, or `None` for the Envoy that is shown.
     pub(super) about: Option<usize>,
     pub(super) msg: Msg,
 }
@@ -39,7 +39,8 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// Returns the sender of a thread that serves one Envoy, or the shown one if `about` is `None`.
+    /// Returns a handle for a thread whose messages concern the Envoy `about` or, if it is `None`,
+    /// the Envoy that is shown.
     pub(super) fn new(to: &SyncSender<Inbound>, about: Option<usize>) -> Self {
         let to = to.clone();
         Self { to, about }

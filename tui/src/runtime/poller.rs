@@ -1,10 +1,10 @@
-//! The poller's thread. It reads the data on screen, one poll at a time.
+//! The poller's thread, which reads the data on screen, one poll at a time.
 //!
-//! A poll costs the proxy about as much with a million buckets as with ten. It reads the status,
-//! the keys with the most recent refusals and admissions, and by name the buckets on screen and
-//! some of these keys. Buckets without recent requests are found by a search that continues from
-//! poll to poll. In each poll, the search makes a few calls, each of which occupies a worker for a
-//! fraction of a millisecond. Data that are not on screen are not read.
+//! A poll costs the proxy about as much with a million buckets as with ten. A poll reads the status
+//! and the keys with the most recent refusals and admissions. It then reads by name the buckets on
+//! screen, and the buckets of some of these keys. Buckets without recent requests are found by a
+//! search that continues from poll to poll. In each poll, the search makes a few calls, each of
+//! which occupies a worker for a fraction of a millisecond. Data that is not on screen is not read.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,22 +37,22 @@ const MAX_NAMES: usize = 7 * 1024;
 /// Maximum number of buckets that are read one by one, from a server that cannot read several in
 /// one call.
 const SINGLY: usize = 24;
-/// HTTP status of a call that the server does not support.
+/// HTTP statuses with which a server rejects a call that it does not support.
 const NO_SUCH_CALL: [u16; 2] = [404, 405];
-/// Maximum number of buckets found by the general search. `MAX_WANTED` is the maximum of any other
-/// search.
+/// Maximum number of buckets that the search without filters finds. `MAX_WANTED` is the maximum for
+/// any other search.
 const MAX_ANY: usize = 500;
 const MAX_WANTED: usize = 1_000;
-/// Maximum number of calls of a search in one poll while the user waits for it. `BUSY_TIME` is its
-/// maximum time.
+/// Maximum number of calls that a search makes in one poll while the user waits for the search.
+/// `BUSY_TIME` is the maximum time of all such searches in one poll.
 const BUSY_CALLS: usize = 200;
 const BUSY_TIME: Nanos = Nanos::from_millis(300);
-/// Minimum time between two polls that search while the user does not wait.
+/// Minimum time between two polls that continue the searches for which the user does not wait.
 const CALM: Nanos = Nanos::from_millis(900);
-/// Maximum number of attempts to read the rules and the buckets at one generation.
+/// Maximum number of attempts to read the rules and the buckets at the same generation.
 const TRIES: usize = 3;
 
-/// Polls once per request, until the requests end.
+/// Polls once per request, until all senders of requests have been dropped.
 pub(super) fn run(
     client: &Client,
     clock: Clock,
@@ -69,7 +69,7 @@ pub(super) fn run(
     }
 }
 
-/// The poller, with the state that it keeps from poll to poll.
+/// State that the poller keeps from poll to poll.
 struct Poller<'a> {
     client: &'a Client,
     clock: Clock,
@@ -84,7 +84,7 @@ struct Poller<'a> {
     searched_at: Option<Nanos>,
     /// True if the server can read several buckets in one call.
     reads_several: bool,
-    /// Server's clock in the last status. `used` is the number of buckets in it.
+    /// Server's clock in the last status. `used` is the number of used buckets in that status.
     now_ns: u64,
     used: u64,
 }
@@ -92,11 +92,11 @@ struct Poller<'a> {
 /// A key with many requests.
 #[derive(Clone, Copy, Debug, Default)]
 struct Heavy {
-    /// Counts of the key.
+    /// Counts of the key, in the order of [`TopBy::ALL`].
     counts: [u64; 2],
     /// True if the counts have changed since the bucket was read.
     is_new: bool,
-    /// When the bucket was last read.
+    /// Time at which the bucket was last read.
     read_at: Nanos,
 }
 
@@ -138,9 +138,9 @@ impl<'a> Poller<'a> {
         }
         let names = self.names(request);
         let mut read = self.read(&names)?;
-        // Numbers and rules in a frame must have the same generation, so the poll is repeated if
-        // the generation has changed. The attempts are limited, because edits may arrive faster
-        // than they are read.
+        // The numbers and rules in a frame must have the same generation, so they are read again if
+        // the generation has changed. The number of attempts is limited, because edits may arrive
+        // faster than the rules can be read.
         let mut rules = None;
         for _ in 0..TRIES {
             let at_hand = request.instance == status.instance
@@ -184,7 +184,8 @@ impl<'a> Poller<'a> {
 
     fn events(&self, request: &PollRequest) -> Result<Events, ClientError> {
         let events = self.client.events(&request.instance, request.after_seq)?;
-        // A restarted server that does not report its instance numbers its events from 1 again.
+        // After a restart, a server that does not report its instance numbers its events from 1
+        // again.
         if events.last_seq < request.after_seq && !events.restarted {
             self.client.events("", 0)
         } else {
@@ -218,9 +219,9 @@ impl<'a> Poller<'a> {
         Ok(())
     }
 
-    /// Returns the buckets to read by name: first the buckets on screen, then keys with new
-    /// requests, then other rows. Among the keys with new requests, the least recently read ones
-    /// come first, and then the ones with the most refusals.
+    /// Returns the names of the buckets to read. The buckets on screen come first, then keys with
+    /// new requests, then other rows. The keys with new requests are sorted by the time when they
+    /// were last read, oldest first, and then by their counts, highest first.
     fn names(&mut self, request: &PollRequest) -> Vec<BucketName> {
         let most = READS.max(request.shown.len().saturating_add(OTHERS));
         let mut heavy: Vec<(&BucketName, &Heavy)> =
@@ -278,7 +279,8 @@ impl<'a> Poller<'a> {
         Ok(read)
     }
 
-    /// Reads one bucket. The answer has no server time, so the status's time is used.
+    /// Reads one bucket. The response contains no server time, so the server time in the status is
+    /// used.
     fn read_one(&self, name: &BucketName, read: &mut Read) -> Result<(), ClientError> {
         match self.client.bucket(&name.rule, &name.key) {
             Ok(bucket) => read.add(std::slice::from_ref(name), self.now_ns, vec![bucket]),
@@ -290,8 +292,8 @@ impl<'a> Poller<'a> {
         Ok(())
     }
 
-    /// Continues the searches. Returns the buckets found, and true if these are all buckets of the
-    /// store.
+    /// Continues the searches. Returns the buckets that were found, and true if these are all
+    /// buckets in the store.
     fn search(
         &mut self,
         request: &PollRequest,
@@ -316,8 +318,8 @@ impl<'a> Poller<'a> {
         for search in &mut self.wanted {
             search.step(&mut self.searcher, busy, &mut found)?;
         }
-        // A store of one page can be read completely with one call, so that no bucket is missing in
-        // the list.
+        // A store of one page is read completely by a single call in each poll, so that no bucket
+        // is missing from the list.
         let is_small = self.used <= count(MAX_PAGE);
         if is_small || request.anew {
             self.any.begin_now();
@@ -356,12 +358,12 @@ impl<'a> Poller<'a> {
 struct Read {
     buckets: Vec<(u64, BucketView)>,
     gone: Vec<BucketName>,
-    /// Generation of the rules at that time.
+    /// Generation of the rules when the buckets were read.
     generation: Option<u64>,
 }
 
 impl Read {
-    /// Adds the buckets that exist, and records which of the requested ones do not.
+    /// Adds the buckets that exist, and records which of the requested buckets do not exist.
     fn add(&mut self, asked: &[BucketName], now_ns: u64, buckets: Vec<BucketView>) {
         let exist: BTreeSet<(&str, &str)> = buckets
             .iter()
@@ -380,8 +382,8 @@ impl Read {
 fn fitting(names: &[BucketName]) -> usize {
     let mut bytes = 0_usize;
     let fits = names.iter().take(MAX_READ).take_while(|name| {
-        // Space for quotes, brackets and commas, and twice the text because characters may have to
-        // be escaped.
+        // The text counts twice, because characters may have to be escaped. Another 8 bytes are
+        // reserved for quotes, brackets and commas.
         let text = name.rule.len().saturating_add(name.key.len());
         bytes = bytes
             .saturating_add(text.saturating_mul(2))
@@ -391,7 +393,7 @@ fn fitting(names: &[BucketName]) -> usize {
     fits.count().max(1)
 }
 
-/// Removes duplicates. If a bucket was read twice, the first reading is kept.
+/// Removes duplicates. If a bucket was read twice, the first value is kept.
 fn each_once(buckets: impl Iterator<Item = (u64, BucketView)>) -> Vec<(u64, BucketView)> {
     let mut seen = BTreeSet::new();
     buckets

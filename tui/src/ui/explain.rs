@@ -15,7 +15,7 @@ use loudou_print::bars::bar_text;
 use loudou_words::meaning::explained::Tone;
 use loudou_words::num::cells;
 
-/// Column of the values.
+/// Column in which the values begin.
 const VALUE: u16 = 14;
 
 /// Draws the overlay.

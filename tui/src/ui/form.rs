@@ -1,5 +1,5 @@
-//! Draws the edit form of a rule and the form for a key while they are filled in. Their other
-//! stages are drawn as questions.
+//! Draws the edit form of a rule and the form for a key while the user fills them in. The other
+//! stages of the forms are drawn as questions.
 
 use loudou_rules::config;
 use ratatui::layout::Rect;
@@ -17,7 +17,7 @@ use crate::draw::widgets::{all, first_line, open};
 use crate::draw::words::{text, width, wrap};
 use loudou_words::num::cells;
 
-/// Column of the values. `FIELD` is the minimum width of a text field.
+/// Column in which the values begin. `FIELD` is the minimum width of a text field.
 const VALUE: u16 = 20;
 pub(super) const FIELD: u16 = 14;
 
@@ -38,7 +38,7 @@ impl<T: Into<Line<'static>>> From<T> for FormRow {
     }
 }
 
-/// Draws the rows of a form that fit. The focused row is always visible.
+/// Draws as many rows of a form as fit. The focused row is always visible.
 pub(super) fn draw_rows(pen: &mut Pen<'_>, rows: Vec<FormRow>) {
     let focus = rows.iter().position(|row| row.is_focused).unwrap_or(0);
     let first = first_line(rows.len(), pen.area.height, focus);
@@ -51,8 +51,8 @@ pub(super) fn draw_rows(pen: &mut Pen<'_>, rows: Vec<FormRow>) {
     }
 }
 
-/// Returns a text field with its cursor in at most `room` cells. The text is reversed while typing
-/// would replace it.
+/// Returns a text field with its cursor, in at most `room` cells. If typing would replace the whole
+/// text, the text is shown in reversed colours.
 pub(super) fn typed(
     theme: &Theme,
     field: &TextField,
@@ -63,7 +63,7 @@ pub(super) fn typed(
     if field.is_selected() {
         return vec![text(before, theme.selected), text(" ", style)];
     }
-    // If a text is too long, its end is shown, because the cursor is usually there.
+    // If the text is too long, its end is shown, because the cursor is usually there.
     let hidden = before
         .chars()
         .count()
@@ -78,7 +78,8 @@ pub(super) fn typed(
     ]
 }
 
-/// Returns the focus mark and the name of a field, up to the column of the values.
+/// Returns the focus mark and the name of a field, padded up to the column in which the values
+/// begin.
 pub(super) fn label(theme: &Theme, name: &str, is_focused: bool, value: u16) -> Vec<Span<'static>> {
     let (mark, style) = if is_focused {
         (theme.pick("▸ ", "> "), theme.strong)
@@ -102,7 +103,7 @@ pub(super) fn padding(theme: &Theme, spans: &[Span<'_>]) -> Span<'static> {
     Span::styled(" ".repeat(left), theme.field)
 }
 
-/// Returns the rows of a problem, wrapped. Only the first row has the mark.
+/// Returns the message of a problem, wrapped into rows. Only the first row has the mark.
 pub(super) fn problem(theme: &Theme, problem: &str, wide: u16) -> impl Iterator<Item = FormRow> {
     let lines = wrap(problem, wide.saturating_sub(4)).into_iter().zip(0..);
     lines.map(move |(line, number)| {
@@ -251,7 +252,8 @@ fn field_row(theme: &Theme, index: usize, field: &Field, is_focused: bool, wide:
     row
 }
 
-/// Describes a part of a number that comes with each request.
+/// Describes a setting for a number that requests can carry: its default, its maximum, or the
+/// period of a rate.
 fn sourced(pointer: &str) -> &'static str {
     match pointer.rsplit('/').next() {
         Some("default") => "The number for a request that brings none, or a wrong one.",

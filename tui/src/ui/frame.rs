@@ -24,7 +24,7 @@ use crate::draw::theme::Theme;
 use crate::draw::words::{amount, percent, rate, safe, text, whole_seconds, width, wrap};
 use crate::short_names::without_scheme;
 
-/// Minimum width of an address that is cut, in cells.
+/// Minimum width of a truncated address, in cells.
 const MIN_WIDTH: u16 = 12;
 
 /// Draws the program's name, the tabs and the connection, then the totals.
@@ -38,7 +38,7 @@ pub(super) fn header(pen: &mut Pen<'_>, state: &State) {
     let tabs = SCREENS.iter().map(|view| view.about());
     let tabs = tabs.filter(|about| several || !about.screen.is_of_several());
     let mut tabs: Vec<(String, Screen)> = tabs.map(|about| (tab(about), about.screen)).collect();
-    // Each tab has a cell before it, and a cell on both sides of its name.
+    // Each tab consists of its name, with one cell on both sides, and is preceded by one cell.
     let wide = |tabs: &[(String, Screen)]| {
         tabs.iter()
             .map(|(name, _)| width(name).saturating_add(3))
@@ -50,14 +50,15 @@ pub(super) fn header(pen: &mut Pen<'_>, state: &State) {
         .map(width)
         .into_iter()
         .fold(wide(&tabs), u16::saturating_add);
-    // If there is no room for both, the address takes precedence over the name of the program.
+    // If there is no room for both the address and the name of the program, the address takes
+    // precedence.
     let name = if whole >= first.width {
         theme.pick(" 漏斗 ", " loudou ")
     } else {
         name
     };
-    // Several Envoys differ in the ends of their addresses, so a longer part of each address is
-    // kept.
+    // The addresses of several Envoys may only differ at the end, so a longer part of each address
+    // is kept.
     let most = if several {
         MIN_WIDTH * 2
     } else {
@@ -71,8 +72,8 @@ pub(super) fn header(pen: &mut Pen<'_>, state: &State) {
         .saturating_sub(width(name))
         .saturating_sub(least);
     if wide(&tabs) > room {
-        // The connection is always shown. If there is no room for all tabs, only the current tab
-        // is.
+        // The connection is always shown. If there is no room for all tabs, only the current tab is
+        // shown.
         tabs.retain(|(_, screen)| *screen == state.screen);
     }
     let [title, bar, end] = Layout::horizontal([
@@ -108,8 +109,9 @@ pub(super) fn header(pen: &mut Pen<'_>, state: &State) {
     }
 }
 
-/// Returns the connection with the Envoy's address, in the longest form that fits. If there is
-/// little room, the word "connected" is left out, because the colour of the address shows the same.
+/// Returns the state of the connection with the Envoy's address, in the longest form that fits. If
+/// there is little room, the word "connected" is left out, because the colour of the address also
+/// shows the state.
 fn place(state: &State, connection: &Connection, room: u16, theme: &Theme) -> String {
     let url = &state.settings.url;
     let address = without_scheme(url);
@@ -120,7 +122,8 @@ fn place(state: &State, connection: &Connection, room: u16, theme: &Theme) -> St
     if let Some(form) = fitting.next() {
         return form;
     }
-    // In one domain, the beginning of a name distinguishes the Envoys.
+    // The end of the address is truncated, because host names in the same domain differ at the
+    // beginning.
     let least = connection.least();
     let left = room.saturating_sub(width(least)).saturating_sub(1);
     if short.is_some() && left >= MIN_WIDTH {
@@ -135,23 +138,23 @@ fn tab(about: &About) -> String {
     format!("{key} {}", about.title).trim_start().to_owned()
 }
 
-/// The state of the connection in words.
+/// Text that describes the state of the connection.
 struct Connection {
     long: String,
-    /// A short form if all is well with the Envoy that is shown.
+    /// Short form of the text, if the connection to the shown Envoy is good.
     short: Option<String>,
     style: Style,
 }
 
 impl Connection {
-    /// Returns the shortest words.
+    /// Returns the shortest form of the text.
     fn least(&self) -> &str {
         self.short.as_ref().unwrap_or(&self.long)
     }
 }
 
-/// Describes the connection. If it is good, the words are about all watched Envoys, so that they do
-/// not contradict a message about another Envoy.
+/// Describes the connection. If the connection is good, the text covers all watched Envoys, so that
+/// it does not contradict a message about another Envoy.
 fn connection(theme: &Theme, state: &State) -> Connection {
     let up = theme.pick('●', '*');
     let down = theme.pick('○', 'o');
@@ -266,7 +269,8 @@ pub(super) fn status(pen: &mut Pen<'_>, state: &State) {
     pen.line(area, line);
 }
 
-/// Returns the first warning, for the home screen. The Events screen shows all.
+/// Returns the filter's first warning, if the home screen is shown. The Events screen shows all
+/// warnings.
 fn first_warning(state: &State) -> Option<&String> {
     let data = state.data.as_ref().filter(|_| state.screen == Screen::HOME);
     of_filter(&data?.status).next()
@@ -275,8 +279,8 @@ fn first_warning(state: &State) -> Option<&String> {
 /// Number of cells between two hints.
 const GAP: u16 = 2;
 
-/// Draws the keys that work here. A key whose command cannot run now is dimmed. Pressing it shows
-/// why.
+/// Draws the keys that are available here. A key whose command cannot run now is dimmed. Pressing
+/// the key shows the reason.
 pub(super) fn footer(pen: &mut Pen<'_>, state: &State) {
     let (theme, area) = (pen.theme, pen.area);
     let place = keys::place(state);
@@ -306,7 +310,7 @@ pub(super) fn footer(pen: &mut Pen<'_>, state: &State) {
     pen.buttons(right, GAP, always);
 }
 
-/// Returns a key with its word, and the action of a click on it.
+/// Returns the hint for a key, and the action of a click on the hint.
 fn hint(theme: &Theme, state: &State, binding: &Binding) -> (Line<'static>, Option<Spot>) {
     let (key_style, style) = match keys::obstacle(state, binding.command) {
         None => (theme.key, theme.plain),
@@ -318,16 +322,16 @@ fn hint(theme: &Theme, state: &State, binding: &Binding) -> (Line<'static>, Opti
     (vec![key, word].into(), spot)
 }
 
-// The second line: requests per second and warnings in the longest form that fits, then other
-// totals.
+// The second line of the header, which shows requests per second and warnings in the longest form
+// that fits, and then other totals.
 
-/// Words and values, each with its colour.
+/// Labels and values, each with its colour.
 type Part = Vec<Span<'static>>;
 
 /// Number of cells between two parts, in the long and the short form.
 const GAPS: [u16; 2] = [3, 2];
 
-/// Minimum width of the totals next to a text about other Envoys.
+/// Minimum width of the totals next to the long text about other Envoys.
 const MIN_SIDE_BY_SIDE: u16 = 44;
 
 /// Draws the totals. Refusals, refusals in shadow mode, and the number of warnings are never left
@@ -365,7 +369,7 @@ fn totals(pen: &mut Pen<'_>, row: Rect, state: &State) {
         (few.into_iter().skip(left_out).chain(down).collect(), narrow)
     };
     parts.extend(rest(state, data, theme));
-    // Outdated numbers are dim like the body below them. Warnings are not.
+    // Outdated numbers are dimmed, like the body below them. Warnings are not dimmed.
     if state.is_stale() {
         let live = parts
             .iter_mut()
@@ -417,8 +421,8 @@ fn part(theme: &Theme, label: &'static str, value: &str, style: Style) -> Part {
     vec![Span::styled(label, theme.dim), text(value, style)]
 }
 
-/// Returns the long form: requests per second, refusals in shadow mode, the workers without a
-/// fleet, and warnings.
+/// Returns the long form: requests per second, refusals in shadow mode, workers that are
+/// disconnected from the fleet, and warnings.
 fn full_words(state: &State, down: Option<Part>, theme: &Theme) -> Vec<Part> {
     let rates = Shown::of(state);
     let refused = part(theme, "refused ", &rates.refused, rates.style(theme));
@@ -488,8 +492,8 @@ impl Shown {
     }
 }
 
-/// Returns the number of warnings of the shown Envoy, as on the Targets screen, and the number of
-/// differences between Envoys, or `None` if both are 0.
+/// Returns the number of warnings about the shown Envoy, as on the Targets screen, and the number
+/// of warnings about differences between Envoys. Returns `None` if both numbers are 0.
 fn warnings(state: &State) -> Option<(usize, usize)> {
     let warnings = |found: Vec<Finding>| {
         let found = found.into_iter();
@@ -501,11 +505,13 @@ fn warnings(state: &State) -> Option<(usize, usize)> {
     (own > 0 || apart > 0).then_some((own, apart))
 }
 
-/// Minimum space for the text of a warning in the head, in cells. Less would show no more than its beginning.
+/// Minimum width of a warning's text in the header, in cells. A narrower text would show only the beginning of the
+/// warning.
 const MIN_WARNING: u16 = 30;
 
-/// Returns the text of a warning, cut to `room` cells, or `None` if there is none, or too little room. A warning about the
-/// traffic precedes the filter's own warnings, most of which are about its configuration.
+/// Returns the text of a warning, truncated to `room` cells. Returns `None` if there is no warning or too little room.
+/// A warning about the traffic takes precedence over the filter's own warnings, most of which are about its
+/// configuration.
 fn warning_beside(state: &State, theme: &Theme, room: u16) -> Option<String> {
     let found = of_one(state).into_iter().chain(apart(state));
     let warnings: Vec<Finding> = found

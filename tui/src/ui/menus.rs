@@ -20,8 +20,8 @@ use crate::draw::pen::Pen;
 use crate::draw::widgets::{first_line, open};
 use crate::draw::words::{text, wrap};
 
-/// Draws the lines of a menu that fit, each with a text at its right edge. The selected line is
-/// always visible.
+/// Draws as many lines of a menu as fit, each with a second text at the right edge. The selected
+/// line is always visible.
 fn menu(pen: &mut Pen<'_>, lines: Vec<[Line<'static>; 2]>, at: usize) {
     let theme = pen.theme;
     let first = first_line(lines.len(), pen.area.height, at);

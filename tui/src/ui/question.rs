@@ -13,11 +13,11 @@ use crate::draw::widgets::{open, scroll_bar};
 use crate::draw::words::text;
 use loudou_words::num::cells;
 
-/// Minimum width of a column of values. `NAME` is the maximum width of their names.
+/// Minimum width of a column of values. `NAME` is the maximum width of the column of names.
 const COLUMN: u16 = 7;
 const NAME: u16 = 20;
 
-/// Draws the question, and returns its place.
+/// Draws the question, and returns the area that it covers.
 pub(super) fn draw(pen: &mut Pen<'_>, sheet: &Sheet) -> Rect {
     let (mut pen, place) = open(pen, &sheet.title, sheet.width, sheet.height());
     let theme = pen.theme;

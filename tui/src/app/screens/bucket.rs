@@ -80,7 +80,7 @@ impl View for Bucket {
         gone.then(|| "no bucket is selected".to_owned())
     }
 
-    /// Opens the selected bucket, or the last open one again.
+    /// Opens the selected bucket or, if there is none, the bucket that was opened last.
     fn enter(&self, state: &mut State) {
         if let Some(row) = state.selected_row() {
             let id = row.id.clone();
@@ -170,8 +170,8 @@ fn title(pen: &mut Pen<'_>, state: &State, row: &Row) {
     pen.line(area, line);
 }
 
-/// Returns the time for which drawn levels have drained since they were read. It is zero while
-/// requests are admitted, because requests fill a bucket about as fast as it drains.
+/// Returns the time by which the drawn levels have drained since the bucket was read. The time is
+/// zero while requests are admitted, because these fill the bucket about as fast as it drains.
 fn drain_age(state: &State, row: &Row) -> Nanos {
     let rates = row.rates.unwrap_or_default();
     if rates.admitted > 0.0 {
@@ -229,7 +229,8 @@ fn numbers(pen: &mut Pen<'_>, state: &State, row: &Row) {
         Constraint::Fill(1),
     ])
     .areas(pen.area);
-    // A ban lasts longer than the wait, and the title shows when it ends.
+    // If the key is banned, the retry times of its limits are omitted, because the ban lasts
+    // longer. The title shows when the ban ends.
     let is_banned = enforced_ban(&row.view).is_some();
     for (index, view) in row.view.limits.iter().enumerate() {
         let y = cells(index).saturating_mul(4);
@@ -258,8 +259,8 @@ fn numbers(pen: &mut Pen<'_>, state: &State, row: &Row) {
     pen.part(words).lines(about);
 }
 
-/// Returns three lines about a limit: its estimated level after `age`, and the time until it admits
-/// a request.
+/// Returns three lines about a limit. The lines contain the limit's estimated level `age` after it
+/// was read, and `wait`, the time until the limit admits a request.
 fn limit(
     theme: &Theme,
     width: u16,
@@ -285,7 +286,8 @@ fn limit(
         text(&format!(" {kind}"), theme.dim),
         text(&wait.unwrap_or_default(), theme.warn),
     ];
-    // A token bucket is full when none of its tokens are used, so the text says "used".
+    // A token bucket counts as full when no tokens are used, so the text says that the percentage
+    // is "used".
     let is_funnel = view.algorithm != "token_bucket";
     let (level, tone) = (level(view, age), tone(view));
     let mut used = format!(
@@ -295,7 +297,8 @@ fn limit(
     );
     let full_in = view.reset_after_ns.saturating_sub(age.get());
     if full_in > 0 {
-        // Leases of requests in flight expire after this time. Most requests end earlier.
+        // If the limit has no rate, this is the time after which the leases of requests in flight
+        // expire. Most requests end earlier.
         used.push_str(match (view.rate.is_empty(), is_funnel) {
             (true, _) => "  expires in ",
             (false, true) => "  empty in ",
@@ -316,7 +319,7 @@ fn limit(
         text(&amount(view.capacity), theme.plain),
     ];
     if over > 0 {
-        // Only held requests or debts exceed the capacity, and then nothing remains.
+        // Only held requests or debts can exceed the capacity. No units remain in this case.
         numbers.extend([
             text("  over by ", theme.dim),
             text(&amount(over), theme.warn),
@@ -335,7 +338,7 @@ fn limit(
     ]
 }
 
-/// Returns the event of the key's current ban, if it is among the events that were read.
+/// Returns the event that recorded the key's current ban, if it is among the events that were read.
 fn ban_event<'a>(state: &'a State, id: &BucketName) -> Option<&'a Event> {
     let of_bans = [EventKind::Ban, EventKind::Unban, EventKind::BanExpired];
     let mut events = state.data.as_ref()?.events.iter();
@@ -346,7 +349,7 @@ fn ban_event<'a>(state: &'a State, id: &BucketName) -> Option<&'a Event> {
     newest.filter(|event| event.kind == EventKind::Ban)
 }
 
-/// Returns the lines with the totals, the lease, the rule's match, and its edit.
+/// Returns the lines with the bucket's totals, its lease, and the rule's match and edit.
 fn about(pen: &Pen<'_>, state: &State, row: &Row, rule: Option<&RuleView>) -> Vec<Line<'static>> {
     let (plain, theme) = (Style::new(), pen.theme);
     let line = |line: &str, style| Line::from(text(line, style));

@@ -79,7 +79,7 @@ impl View for Buckets {
         state.table.at
     }
 
-    /// Selects a row. The selection then follows its bucket.
+    /// Selects a row. The selection then follows the row's bucket.
     fn select(&self, state: &mut State, at: usize) {
         state.table.at = at;
         state.table.is_missing = false;
@@ -93,8 +93,9 @@ impl View for Buckets {
         state.selected_row()
     }
 
-    /// Returns the rule that an edit would change: the rule of the selected bucket, even if the
-    /// bucket has no row, or else the filter's rule, or else the only rule.
+    /// Returns the rule that an edit would change: the rule of the selected bucket (even if the
+    /// bucket no longer has a row), otherwise the rule that the filter selects, otherwise the only
+    /// rule.
     fn rule(&self, state: &State) -> Option<String> {
         let selected = state.selected_row().map(|row| &row.id);
         if let Some(id) = selected.or(state.table.pinned.as_ref()) {
@@ -109,7 +110,8 @@ impl View for Buckets {
         }
     }
 
-    /// Clears the filter or, without a filter, the selection. There is no screen to return to.
+    /// Clears the filter or, if there is none, the selection. This is the first screen, so there is
+    /// no other screen to return to.
     fn back(&self, state: &mut State) {
         if state.table.filter_text.is_empty() {
             state.table.pinned = None;
@@ -168,7 +170,7 @@ impl View for Buckets {
 
     fn accept_filter(&self, state: &mut State, text: &str) -> Result<(), String> {
         state.table.applied(text)?;
-        // The matching buckets may not have been read yet.
+        // A poll starts at once, because the matching buckets may not have been read yet.
         state.link.hurry(state.now);
         Ok(())
     }
@@ -201,7 +203,7 @@ fn counted_buckets(count: u64) -> String {
     format!("{} bucket{plural}", amount(count))
 }
 
-/// Describes the number of buckets shown, out of all.
+/// Describes how many of the buckets are shown.
 fn shown(state: &State) -> String {
     let Some(data) = &state.data else {
         return String::new();
@@ -283,7 +285,7 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     widgets::scroll_bar(pen, edge, table.offset, lines.len(), table.visible.len());
 }
 
-/// Returns why no bucket is shown.
+/// Returns a message that explains why no bucket is shown.
 fn none(state: &State, data: &Data) -> &'static str {
     let table = &state.table;
     if table.filter.is_empty() {
@@ -302,7 +304,7 @@ fn none(state: &State, data: &Data) -> &'static str {
     })
 }
 
-/// The table shows levels and waits as read, like the other columns. Only the Bucket screen
+/// The table shows levels and retry times as read, like the other columns. Only the Bucket screen
 /// animates them between polls.
 const AS_READ: Nanos = Nanos::ZERO;
 
@@ -412,7 +414,7 @@ fn in_state(theme: &Theme, state: &State, row: &Row, width: u16) -> Line<'static
     let room = width.saturating_sub(2);
     let words = match standing {
         _ if room == 0 => String::new(),
-        // The table's column is narrow.
+        // The column is narrow, so it only says `shadow`.
         Standing::WouldRefuse | Standing::WouldHaveRefused => " shadow".to_owned(),
         _ => {
             let words = row.state(age);
@@ -427,7 +429,7 @@ fn in_state(theme: &Theme, state: &State, row: &Row, width: u16) -> Line<'static
     text(&format!("{glyph}{words}"), style).into()
 }
 
-/// Returns a bar for a level, with its number if there is room.
+/// Returns a bar for a level, followed by the percentage if there is room.
 fn level(theme: &Theme, width: u16, level: f64, style: Style) -> Line<'static> {
     const NUMBER: usize = 5;
     let number = if width < 10 {
@@ -440,8 +442,8 @@ fn level(theme: &Theme, width: u16, level: f64, style: Style) -> Line<'static> {
     Line::from(vec![full, empty, text(&number, theme.plain)])
 }
 
-/// Returns the units leased to this Envoy. They are highlighted while more is denied, or while the
-/// lease is not in effect because of an outage.
+/// Returns the units leased to this Envoy. The number is highlighted while the engine denies more
+/// units, or while the lease is not in effect because of an outage.
 fn leased(theme: &Theme, row: &Row) -> Span<'static> {
     match &row.view.lease {
         None => text("-", theme.dim),
@@ -452,8 +454,8 @@ fn leased(theme: &Theme, row: &Row) -> Span<'static> {
     }
 }
 
-/// Returns the time since the run of refusals began, or `?` if a request was refused lately and the
-/// beginning is unknown.
+/// Returns the time since the current run of refusals began, or `?` if requests were refused lately
+/// but it is unknown since when.
 fn since(theme: &Theme, state: &State, row: &Row) -> Span<'static> {
     let style = if row.view.shadow {
         theme.shadow
@@ -468,18 +470,18 @@ fn since(theme: &Theme, state: &State, row: &Row) -> Span<'static> {
     }
 }
 
-/// End of a key's enforced ban or, without a ban, of its edited override.
+/// End of a key's enforced ban or, if the key is not banned, of its edited override.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct End {
     /// Origin of the ban, or `None` for an override.
     ban: Option<BanBy>,
-    /// Remaining time, or `None` if there is no end.
+    /// Remaining time, or `None` if the ban or override does not expire.
     left_ns: Option<u64>,
 }
 
 impl End {
-    /// Returns the end for a row. An override of the configuration has no end, and is not returned
-    /// unless it bans the key.
+    /// Returns the end to show in a row. An override in the configuration does not expire, so it is
+    /// returned only if it bans the key.
     fn of(state: &State, row: &Row) -> Option<Self> {
         let ban = enforced_ban(&row.view);
         let edit = row.view.own.as_ref().and_then(|own| {
@@ -515,8 +517,8 @@ fn ends(theme: &Theme, end: Option<End>, width: u16) -> Span<'static> {
     text(&format!("{kind} {left}"), style)
 }
 
-/// Returns the highest rate of the last minute. It is highlighted if it is far above the mean, because
-/// the key then sent a burst.
+/// Formats the highest rate in the last minute. A rate far above the mean is highlighted, because it means that the key
+/// sent a burst.
 fn peak(theme: &Theme, state: &State, row: &Row) -> Span<'static> {
     const FAR: f64 = 4.0;
     let track = state.history.buckets.get(&row.id);
@@ -531,17 +533,18 @@ fn peak(theme: &Theme, state: &State, row: &Row) -> Span<'static> {
     )
 }
 
-/// Returns a rate, dim if it is zero.
+/// Formats a rate. A rate of zero is dimmed.
 fn number(theme: &Theme, value: Option<f64>, style: Style) -> Span<'static> {
     let is_some = value.unwrap_or(0.0) > 0.0;
     text(&rate(value), if is_some { style } else { theme.dim })
 }
 
-/// Minimum number of requests from which a rate is compared with a limit.
+/// Minimum number of requests in a column, so that its rate can be compared with the limit.
 const FEW: f64 = 4.0;
 
-/// Averages columns with few requests over the time in which the limit admits [`FEW`]. One request
-/// in a short column would look like a rate far above the limit. Bursts stay as they are.
+/// Averages columns with few requests over the time in which the limit admits [`FEW`] requests.
+/// Otherwise, one request in a short column would look like a rate far above the limit. Columns
+/// with more requests stay as they are.
 fn smooth(series: &[Option<Rates>], allowed: Option<f64>) -> Vec<Option<Rates>> {
     let seconds = float(WINDOW_NS) / 1e9 / float(count(series.len()).max(1));
     let few = FEW / seconds;
@@ -576,7 +579,7 @@ fn demand(theme: &Theme, state: &State, row: &Row, width: u16) -> Line<'static> 
     };
     let allowed = row.allowed_per_second();
     let series = smooth(&track.series(width), allowed);
-    // A limit without a rate is compared with the row's peak instead.
+    // If the limit has no rate, the columns are scaled to the row's peak.
     let per = allowed.unwrap_or_else(|| chart::peak(&series));
     chart::requests(theme, &series, per, LIMIT)
 }

@@ -36,7 +36,7 @@ pub(super) fn both(theme: &Theme, in_shadow: bool) -> [Charted; 2] {
     [("admitted/s", theme.good, |rates| rates.admitted), refused]
 }
 
-/// Draws a chart over the whole area, with a line at the rate `limit`.
+/// Draws a chart over the whole area, with a line at the rate `limit`, if any.
 pub(super) fn draw(
     pen: &mut Pen<'_>,
     state: &State,

@@ -33,7 +33,8 @@ static ABOUT: About = About {
     moves: false,
 };
 
-/// Column of the facts' values. `FOUND` is the column of the findings.
+/// Column at which the values of the facts begin. `FINDING` is the column at which the findings
+/// begin.
 const VALUE: usize = 12;
 const FINDING: usize = 3;
 
@@ -85,8 +86,8 @@ impl Tone {
     }
 }
 
-/// Returns all lines, no wider than the terminal, and true for each heading. The last column is
-/// left for the scroll bar.
+/// Returns all lines, wrapped to the width of the terminal, with a flag that is true for headings.
+/// The last column of the terminal stays free for the scroll bar.
 fn lines(theme: &Theme, state: &State, data: &Data) -> Vec<(Line<'static>, bool)> {
     let head = |title: &'static str| (Line::from(title), true);
     let style = |tone: Tone| match tone {
@@ -167,7 +168,7 @@ fn facts(state: &State, data: &Data) -> Vec<Fact> {
     facts
 }
 
-/// Returns the memory that all workers share, computed as in `loudou check`.
+/// Returns an estimate of the memory that all workers share, computed as in `loudou check`.
 fn memory(data: &Data) -> Option<Fact> {
     let estimate = data.running.estimate(&data.rules.rules, &data.status)?;
     let (now, most) = (bytes(estimate.now), bytes(estimate.most));
@@ -182,8 +183,8 @@ fn reloaded(reloads: u64) -> String {
     }
 }
 
-/// Describes how fast the admin listener answers. The times are rounded, because tenths of a
-/// millisecond would only flicker.
+/// Describes how fast the admin listener answers. The times are rounded up to tenths of a
+/// millisecond, because more digits would only flicker.
 fn answers_in(median: Nanos, worst: Nanos) -> String {
     let rounded = |time: Nanos| humanise(time.get().div_ceil(100_000).saturating_mul(100_000));
     format!(

@@ -1,4 +1,5 @@
-//! The Events screen: changes with their author and reason, and warnings. The newest is on top.
+//! The Events screen: changes with their author and reason, and warnings. The newest event is on
+//! top.
 
 use loudou_api::{Event, EventKind, FleetStatus};
 
@@ -69,7 +70,7 @@ impl View for Events {
         format!("{some} of {all} events, filter: {}", state.event_filter)
     }
 
-    /// Clears the filter or, without a filter, returns to the Buckets screen.
+    /// Clears the filter or, if there is none, returns to the Buckets screen.
     fn back(&self, state: &mut State) {
         if state.event_filter.is_empty() {
             state.screen = Screen::HOME;

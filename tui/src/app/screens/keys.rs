@@ -104,7 +104,7 @@ impl View for Keys {
         state.keys.table.moved(page, motion)
     }
 
-    /// Selects a row. The selection then follows its key.
+    /// Selects a row. The selection then follows the row's key.
     fn select(&self, state: &mut State, at: usize) {
         let keys = &mut state.keys;
         (keys.table.at, keys.table.is_missing) = (at, false);
@@ -307,7 +307,7 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     widgets::scroll_bar(pen, edge, table.offset, lines.len(), table.visible.len());
 }
 
-/// Returns the state, the rule, the key and the rates.
+/// Returns the cells with the state, the rule, the key and the summed rates.
 fn row(theme: &Theme, state: &State, key: &KeyRow, state_width: u16) -> Vec<Line<'static>> {
     let (standing, rates) = (key.row.standing(), key.row.rates);
     let (glyph, style) = theme.state(standing);
@@ -322,7 +322,7 @@ fn row(theme: &Theme, state: &State, key: &KeyRow, state_width: u16) -> Vec<Line
     ]
 }
 
-/// Names the Envoy that refuses the key most, and the number of Envoys that have the key.
+/// Names the Envoy that refuses the key most, and shows at how many Envoys the key has a bucket.
 fn most_at(theme: &Theme, key: &KeyRow, names: &[String]) -> Line<'static> {
     let name = key.worst().and_then(|number| names.get(number));
     let have = key.at.iter().flatten().count();
@@ -331,7 +331,7 @@ fn most_at(theme: &Theme, key: &KeyRow, names: &[String]) -> Line<'static> {
     vec![text(name, theme.plain), text(&number, theme.dim)].into()
 }
 
-/// Shows a key's refusals at one Envoy, or that it is banned.
+/// Formats a key's refusals at one Envoy, or `banned` if the key is banned there.
 fn of_part(theme: &Theme, part: Option<&Part>) -> Span<'static> {
     match part {
         None => text(theme.pick("·", "."), theme.dim),

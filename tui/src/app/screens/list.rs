@@ -72,7 +72,7 @@ pub(super) fn missing<'a>(
     pen.line(last, text(&words, theme.banner));
 }
 
-/// Marks the first or the last of the `lines` if the selection is out of view in that direction.
+/// Marks the first or the last of the `lines` if the selection is out of view above or below them.
 pub(super) fn out_of_view(pen: &mut Pen<'_>, table: &Table, lines: &[usize]) {
     let theme = pen.theme;
     let arrow = if table.at < table.offset {
@@ -96,7 +96,7 @@ pub(super) fn out_of_view(pen: &mut Pen<'_>, table: &Table, lines: &[usize]) {
     pen.line(place, text(&words, theme.selected));
 }
 
-/// Shows in the middle of a list why it is empty.
+/// Shows why a list is empty, in the middle of the list.
 pub(super) fn nothing(pen: &mut Pen<'_>, why: &'static str) {
     let style: Style = pen.theme.dim;
     let middle = pen.row(pen.area.height / 2);

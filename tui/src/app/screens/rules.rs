@@ -76,7 +76,7 @@ impl View for Rules {
         is_none.then(|| "no rule is selected".to_owned())
     }
 
-    /// Opens the buckets of the selected rule.
+    /// Shows the buckets of the selected rule.
     fn run(&self, state: &mut State, command: C) {
         if let (C::Drill, Some(rule)) = (command, self.rule(state)) {
             ingest::buckets_of(state, &rule);
@@ -130,7 +130,8 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
         .lines(all(&detail, dim));
 }
 
-/// Draws the table of these rules: name, mode, numbers, the last minute, limits.
+/// Draws the table of rules, with the name, mode, request counts, last minute and limits of each
+/// rule.
 fn table(pen: &mut Pen<'_>, state: &State, data: &Data, rules: Vec<(usize, &RuleView)>) {
     const TITLES: [(&str, bool); 8] = [
         ("rule", false),
@@ -148,7 +149,7 @@ fn table(pen: &mut Pen<'_>, state: &State, data: &Data, rules: Vec<(usize, &Rule
     let name = longest(&|rule| width(&rule.name).saturating_add(2)).clamp(8, 34);
     let limits = longest(&|rule| cells(limits(theme, (state, data), rule).width()));
     let refused = longest(&|rule| cells(refused(theme, data, rule).width())).max(7);
-    // A history of a few columns shows nothing useful.
+    // A narrow screen has no history, because a few columns would show nothing useful.
     let history = if pen.area.width < 100 { 0 } else { 20 };
     let widths = widgets::fit(
         pen.area.width.saturating_sub(1),
@@ -234,7 +235,7 @@ fn row(
     ]
 }
 
-/// Returns the number of refused requests and their share.
+/// Formats the number of refused requests and their share.
 fn refused(theme: &Theme, data: &Data, rule: &RuleView) -> Span<'static> {
     let totals = totals_of(data, rule);
     let (refused, is_shadow) = (refused_in_mode(totals), is_shadow(totals));
@@ -250,8 +251,8 @@ fn refused(theme: &Theme, data: &Data, rule: &RuleView) -> Span<'static> {
     )
 }
 
-/// Returns a short description of the limits. Special properties come first: the rule that it
-/// shadows, an upstream, an edit.
+/// Returns a short description of a rule's limits. Special properties come first: the comparison
+/// with a shadowed rule, upstreams, and an edit.
 fn limits(theme: &Theme, (state, data): (&State, &Data), rule: &RuleView) -> Line<'static> {
     let totals = totals_of(data, rule);
     let mut parts = vec![text(&compared(rule, (state, data)), theme.warn)];
@@ -267,10 +268,10 @@ fn limits(theme: &Theme, (state, data): (&State, &Data), rule: &RuleView) -> Lin
     parts.into()
 }
 
-/// Compares the share of refused requests of a rule that shadows another with the other rule's
-/// share. Empty if the rule is enforced, because it then refuses requests itself. Both shares count
-/// since Envoy started. A trial is younger than its rule, so its shares count the requests of the
-/// last minute that the trial has seen.
+/// Compares the share of requests that a rule in shadow mode would refuse with the share that the
+/// shadowed rule refuses. Empty if the rule is not in shadow mode or shadows no other rule. The
+/// shares cover the time since Envoy started. For a trial, which is younger than its rule, the
+/// shares cover the last minute, or the recorded time of the trial if that is shorter.
 fn compared(rule: &RuleView, (state, data): (&State, &Data)) -> String {
     if !is_shadow(totals_of(data, rule)) {
         return String::new();
@@ -297,19 +298,20 @@ fn compared(rule: &RuleView, (state, data): (&State, &Data)) -> String {
             all => percent(fraction(refused, all)),
         }
     });
-    // A trial is drawn below its rule, whose name would be cut at 120 columns.
+    // A trial is drawn below its rule, so the rule's name is omitted. On a terminal with 120
+    // columns, the name would be cut off.
     let of = if is_trial { "now" } else { &*other.name };
     format!("would refuse {would}, {of} {does}  ")
 }
 
-/// Returns the totals of a rule. The totals in the status are newer, so they are used if present.
+/// Returns the totals of a rule. Prefers the totals in the status, because they are newer.
 fn totals_of<'a>(data: &'a Data, rule: &'a RuleView) -> &'a RuleTotals {
     let mut all = data.status.rules.iter();
     let found = all.find(|totals| totals.name == rule.name);
     found.unwrap_or(&rule.totals)
 }
 
-/// Describes the selected rule in full, whereas the table truncates it.
+/// Describes the selected rule in full, because the table truncates its description.
 fn about(rule: &RuleView, data: &Data, now_ns: u64) -> Vec<String> {
     let totals = totals_of(data, rule);
     let mut lines = vec![short::line(&rule.rule), in_words(data, rule)];
@@ -352,9 +354,10 @@ pub(super) fn in_words(data: &Data, rule: &RuleView) -> String {
     format!("{}key {key}", requests.unwrap_or_default())
 }
 
-// The numbers of a rule. In shadow mode they count the requests that it would have refused.
+// Request counts of a rule. In shadow mode, its refusals are the requests that it would have
+// refused.
 
-/// Returns true if the rule only reports the requests that it would refuse.
+/// Returns true if the rule is in shadow mode.
 fn is_shadow(totals: &RuleTotals) -> bool {
     totals.mode == Mode::Shadow.name()
 }

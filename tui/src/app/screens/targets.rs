@@ -1,4 +1,4 @@
-//! The Targets screen: all watched Envoys, with their sums.
+//! The Targets screen: all watched Envoys with their rates, and the sums of the rates.
 
 use loudou_words::num::{cells, count};
 use loudou_words::text::{counted, humanise};
@@ -87,8 +87,8 @@ impl View for Targets {
     }
 }
 
-/// The columns, each with its title and its rank when the columns are fitted. The names' widths are
-/// computed.
+/// The columns, each with its title and its rank: columns with a low rank are fitted first. The
+/// width of the first column depends on the names.
 const COLUMNS: [(&str, u8); 7] = [
     ("envoy", 0),
     ("admitted/s", 1),
@@ -98,13 +98,13 @@ const COLUMNS: [(&str, u8); 7] = [
     ("up", 4),
     ("warnings", 3),
 ];
-/// Width of a column.
+/// Width of each column except the first.
 const EACH: u16 = 10;
 /// Width of the marks before a name.
 const MARKS: u16 = 3;
 /// Minimum width of a name.
 const MIN_NAME: u16 = 12;
-/// A body of at most this height has no gaps.
+/// Maximum height of a body that is drawn without gaps.
 const SMALL: u16 = 10;
 /// Minimum width of a banner to the right of the rates.
 const MIN_BANNER: u16 = 24;
@@ -114,7 +114,7 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
     let all = state.targets.len();
     let height = pen.area.height.saturating_sub(2);
-    // Up to half of the screen is left for results.
+    // Up to half of the screen is reserved for results.
     let gap = u16::from(pen.area.height > SMALL);
     let results = results(theme, state, gap > 0);
     let kept = cells(results.len()).min(height / 2);
@@ -124,7 +124,7 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
         .saturating_sub(shown / 2)
         .min(all.saturating_sub(shown));
     let [list, below] = Layout::vertical([
-        // The headings and the sums.
+        // One line each for the headings and the sums.
         Constraint::Length(cells(shown).saturating_add(2)),
         Constraint::Fill(1),
     ])
@@ -194,8 +194,8 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     }
 }
 
-/// Returns a name for each Envoy and the widths of the columns. Names are shortened if whole
-/// addresses leave too little room.
+/// Returns a name for each Envoy and the widths of the columns. The names are the addresses,
+/// shortened if they leave too little room for other columns.
 fn places(width: u16, targets: &[TargetSummary]) -> (Vec<String>, Vec<u16>) {
     let urls: Vec<&str> = targets.iter().map(|target| target.url.as_str()).collect();
     let longest = |names: &[String]| {
@@ -207,15 +207,15 @@ fn places(width: u16, targets: &[TargetSummary]) -> (Vec<String>, Vec<u16>) {
             .saturating_add(MARKS)
     };
     let whole: Vec<String> = urls.iter().map(|url| (*url).to_owned()).collect();
-    // The rates, the warnings and the start time take precedence over whole addresses.
+    // The rates, the warnings and the uptime take precedence over unshortened addresses.
     let most = width.saturating_sub((EACH + 1) * 4);
     let names = if longest(&whole) <= most {
         whole
     } else {
         short_names(&urls)
     };
-    // The rates take precedence over the end of a long name, which takes precedence over the other
-    // columns.
+    // The rates take precedence over the end of a long name. The end of a long name takes
+    // precedence over the other columns.
     let rates = (EACH + 1) * 2;
     let wide = longest(&names).min(width.saturating_sub(rates).max(MIN_NAME + MARKS));
     let wishes = COLUMNS.map(|(_, rank)| match rank {
@@ -251,8 +251,8 @@ fn in_a_line(target: &TargetSummary) -> String {
     copied::line(&target.url, &parts)
 }
 
-/// Returns the sums over all Envoys that answer. Envoys that do not answer are left out because
-/// their last numbers are outdated.
+/// Returns the sums over all Envoys that answer. Envoys that do not answer are left out, because
+/// their last rates are outdated.
 fn sums(theme: &Theme, targets: &[TargetSummary]) -> Vec<Line<'static>> {
     let answers = |target: &&TargetSummary| target.up == Some(true) && !target.is_stale;
     let up = targets.iter().filter(answers);
@@ -305,8 +305,8 @@ fn row(theme: &Theme, target: &TargetSummary, name: &str, is_shown: bool) -> Vec
     cells
 }
 
-/// Writes an Envoy's most important message over its numbers: why it does not answer, or its
-/// banner. The text begins after the name, or after the rates.
+/// Draws an Envoy's most important message over its numbers: the error if the Envoy does not
+/// answer, otherwise its banner. The message begins after the name or after the rates.
 fn over(
     pen: &mut Pen<'_>,
     row: Rect,
@@ -318,13 +318,14 @@ fn over(
     let (x, words) = if target.up == Some(false) {
         let error = target.error.as_deref().unwrap_or("unreachable");
         let error = error.lines().next().unwrap_or_default();
-        // No column follows, so a long error can use the room after a short name.
+        // An Envoy that does not answer has no current numbers, so the error can begin right after
+        // a short name.
         let name = width_of(&safe(name))
             .saturating_add(MARKS)
             .saturating_add(1);
         (behind_name.min(name), text(error, theme.bad))
     } else if let Some((banner, _)) = &target.banner {
-        // If there is no room for both, the banner replaces the rates.
+        // If there is no room for the banner after the rates, the banner replaces them.
         let has_room = row.width.saturating_sub(behind_rates) >= MIN_BANNER;
         let x = if has_room { behind_rates } else { behind_name };
         (x, text(banner, theme.alarm))
@@ -340,7 +341,7 @@ fn over(
     pen.line(place, words);
 }
 
-/// Formats the admitted and the refused requests.
+/// Formats the rates of admitted and of refused requests.
 fn rates(theme: &Theme, rates: Option<Rates>) -> [Line<'static>; 2] {
     let admitted = rate(rates.map(|rates| rates.admitted));
     [
@@ -349,11 +350,11 @@ fn rates(theme: &Theme, rates: Option<Rates>) -> [Line<'static>; 2] {
     ]
 }
 
-/// Returns the results of the last changes for all Envoys, each change under its title. Failures
-/// come first, then pending results. The flag is true for titles.
+/// Returns lines with the results of the last broadcasts, each broadcast under its title. Failures
+/// come first, then pending results. The flag of a line is true for titles.
 fn results(theme: &Theme, state: &State, has_gaps: bool) -> Vec<(Line<'static>, bool)> {
     let mut lines = Vec::new();
-    // The results contain keys.
+    // The results contain keys, so they are not shown while keys are hidden.
     if state.hides_keys {
         return lines;
     }
@@ -399,7 +400,7 @@ fn one(theme: &Theme, name: &str, result: &Delivery) -> Line<'static> {
     .into()
 }
 
-/// Returns the sort order of a result. Results that need attention come first.
+/// Returns the rank of a result in the sort order. Results that need attention come first.
 const fn urgency(result: &Delivery) -> u8 {
     match result {
         Delivery::Failed(_) => 0,

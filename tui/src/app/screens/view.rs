@@ -19,13 +19,13 @@ pub(crate) struct About {
     pub(crate) tab: Binding,
     /// The keys that work only on this screen.
     pub(crate) keys: &'static [Binding],
-    /// True if the keys for the next and the previous screen include this screen.
+    /// True if the keys for the next and the previous screen can reach this screen.
     pub(crate) takes_turns: bool,
     /// True if the screen is animated between polls.
     pub(crate) moves: bool,
 }
 
-/// A screen: its keys, their target, and its drawing.
+/// A screen: its keys, the bucket or rule that they act on, and its drawing code.
 pub(crate) trait View: Sync {
     /// Returns the constant properties.
     fn about(&self) -> &'static About;
@@ -48,7 +48,7 @@ pub(crate) trait View: Sync {
         state.selected(self.about().screen)
     }
 
-    /// Returns the line that a movement selects. `page` is the number of lines on the screen.
+    /// Returns the line that a movement command selects. `page` is the number of visible lines.
     fn moved(&self, state: &State, page: usize, motion: Command) -> usize {
         moved(self.at(state), self.lines(state), page, motion)
     }
@@ -58,27 +58,27 @@ pub(crate) trait View: Sync {
         state.selected.insert(self.about().screen, at);
     }
 
-    /// Returns the row of the bucket that keys act on, if it still exists.
+    /// Returns the row of the bucket that key presses act on, if the row still exists.
     fn row<'a>(&self, _state: &'a State) -> Option<&'a Row> {
         None
     }
 
-    /// Returns the bucket that keys act on.
+    /// Returns the bucket that key presses act on.
     fn bucket(&self, state: &State) -> Option<BucketName> {
         self.row(state).map(|row| row.id.clone())
     }
 
-    /// Returns the rule that keys act on.
+    /// Returns the rule that key presses act on.
     fn rule(&self, state: &State) -> Option<String> {
         self.bucket(state).map(|id| id.rule)
     }
 
-    /// Returns the name to copy: a key or a rule.
+    /// Returns the name to copy, such as a key or a rule.
     fn copied(&self, state: &State) -> Option<String> {
         self.bucket(state).map(|id| id.key)
     }
 
-    /// Formats the selected row as a line of text, to copy.
+    /// Formats the selected row as a line of text for the clipboard.
     fn copied_row(&self, state: &State) -> Option<String> {
         self.row(state).map(|row| copied::bucket(row, state.age()))
     }
@@ -106,10 +106,10 @@ pub(crate) trait View: Sync {
     /// Runs a command of this screen.
     fn run(&self, _state: &mut State, _command: Command) {}
 
-    /// Filters by a text while it is being typed.
+    /// Applies a filter while the user is typing it.
     fn filter(&self, _state: &mut State, _text: &str) {}
 
-    /// Returns the error in the filter that is being typed.
+    /// Returns the error in the filter that the user is typing.
     fn filter_error<'a>(&self, _state: &'a State) -> Option<&'a str> {
         None
     }

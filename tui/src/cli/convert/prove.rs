@@ -27,10 +27,10 @@ use crate::cli::replay::{LogArgs, nothing, traces, with_inputs};
 /// Number of differences that are printed.
 const SHOWN: usize = 20;
 
-/// Remark about the comparison.
+/// Note about the scope of the comparison.
 const READING: &str = "which limits a request meets, its key and its cost are read from the rules. Only the counting is compared.";
 
-/// Passes each decision to the comparison.
+/// Observer that passes each decision to the prover, and the progress to `inner`.
 struct Watch<'a, 'p> {
     prover: &'a mut Prover<'p>,
     inner: &'a mut dyn Observer,
@@ -59,7 +59,7 @@ impl Observer for Watch<'_, '_> {
     }
 }
 
-/// Compares the source with its rules over logs, and prints the result.
+/// Compares the source's limits with the converted rules over logs, and prints the result.
 pub(super) fn run(
     context: &mut Context<'_, '_>,
     converted: &Converted,
@@ -70,7 +70,7 @@ pub(super) fn run(
     let Some(mut file) = rules_of_text(context, name, converted.text.as_bytes())? else {
         return Ok(Outcome::Failed);
     };
-    // With fewer buckets, the rules would forget keys that the source counts.
+    // With fewer buckets, the rules would forget keys that the source still counts.
     file.store.buckets = file.store.buckets.max(MAX_COUNTERS.saturating_mul(2));
     let mut run = Run::new((name, &file), &[])
         .map_err(|gave_up| anyhow!("no room for buckets: {gave_up:?}"))?;
@@ -154,7 +154,7 @@ fn print(proof: &Proof, summary: &RunSummary, out: &mut dyn Write, style: Style)
     Ok(())
 }
 
-/// Returns a table of the results of each rule.
+/// Returns a table with the results per rule.
 fn rules(proof: &Proof) -> TextTable {
     let mut table = TextTable::new(&[
         ("RULE", Set::Shrink),
@@ -180,7 +180,7 @@ fn rules(proof: &Proof) -> TextTable {
     table
 }
 
-/// Returns the heading of the differences.
+/// Returns the heading of the table of differences.
 fn heading(proof: &Proof) -> String {
     let Counts {
         more, less, delay, ..

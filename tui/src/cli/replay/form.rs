@@ -1,9 +1,9 @@
-//! The formats of traces and logs, as values of an option.
+//! Values of the option `--format`, which selects the format of traces and logs.
 
 use clap::ValueEnum;
 use loudou_replay::format::LogFormat;
 
-/// The format of a trace or log.
+/// Format of a trace or log.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum FormArg {
     /// JSON Lines with `at_ns`

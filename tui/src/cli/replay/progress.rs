@@ -14,7 +14,8 @@ use loudou_words::text::{self, humanise};
 const PATIENCE_NS: u64 = 300_000_000;
 const BETWEEN_NS: u64 = 100_000_000;
 
-/// Progress of a run. It uses one line of the terminal and removes it at the end.
+/// Progress bar of a run. The bar occupies one line of the terminal, and the line is cleared at the
+/// end of the run.
 pub(super) struct ProgressBar<'a> {
     err: &'a mut dyn Write,
     /// Total number of bytes, if known.
@@ -37,7 +38,7 @@ impl<'a> ProgressBar<'a> {
         }
     }
 
-    /// Shows the progress, unless it was shown a moment ago.
+    /// Shows the progress, at most once per `BETWEEN_NS`.
     pub(super) fn show(&mut self, progress: Progress) -> io::Result<()> {
         let now_ns = self.clock.now().get();
         if now_ns < self.next_ns {
@@ -51,14 +52,14 @@ impl<'a> ProgressBar<'a> {
             }
             Progress::Deciding { requests, records } => deciding(requests, records, self.style),
         };
-        // A full line would wrap into the next one.
+        // A line as wide as the terminal would wrap.
         let room = self.style.width.unwrap_or(usize::MAX).saturating_sub(1);
         let line = self.style.fit(&line, room);
         write!(self.err, "\r{line}\u{1b}[K")?;
         self.err.flush()
     }
 
-    /// Removes the bar.
+    /// Clears the progress bar.
     pub(super) fn finish(self) -> io::Result<()> {
         if self.shown {
             write!(self.err, "\r\u{1b}[K")?;
@@ -68,7 +69,8 @@ impl<'a> ProgressBar<'a> {
     }
 }
 
-/// Returns the line for the second phase, in which all requests were read and are decided.
+/// Returns the line for the second phase, in which all requests have been read and are being
+/// decided.
 fn deciding(requests: u64, records: u64, style: Style) -> String {
     let bar = bar(requests, records, style);
     let percent = whole(100.0 * float(requests) / float(records.max(1)));

@@ -1,4 +1,4 @@
-//! Implements `--output csv`, which prints one table of a run, with the rows of every rule file.
+//! Implements `--output csv`, which prints one table of a run, with rows for every rule file.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ use loudou_replay::summary::{RunSummary, SideSummary};
 
 use loudou_print::table::csv;
 
-/// The tables of a run. A CSV file contains one of them.
+/// Tables that describe a run. CSV output contains one of these tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum CsvTable {
     /// The verdicts of each rule
@@ -46,7 +46,7 @@ pub(super) fn print(summary: &RunSummary, table: CsvTable, out: &mut dyn Write) 
     Ok(())
 }
 
-/// Prints a record of texts followed by counts.
+/// Prints a CSV record of strings followed by counts.
 fn record<const N: usize>(texts: &[&str], counts: [u64; N], out: &mut dyn Write) -> io::Result<()> {
     let counts = counts.map(|count| count.to_string());
     let counts = counts.iter().map(String::as_str);

@@ -1,4 +1,4 @@
-//! Options of `loudou replay --suggest`, and its output.
+//! Options and output of `loudou replay --suggest`.
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -16,7 +16,7 @@ use crate::cli::context::Context;
 use crate::cli::options::Format;
 use crate::cli::world::{Usage, json as print_json};
 
-/// Prints what was found, in the format that the user chose.
+/// Prints the suggested limits in the output format that the user chose.
 pub(super) fn print(
     context: &mut Context<'_, '_>,
     (name, text): (String, RuleText),
@@ -100,9 +100,9 @@ fn rate(text: &str) -> Result<Rate, String> {
 }
 
 impl SuggestArgs {
-    /// Checks the options that describe a rule without a file. Clap cannot check them, because it
-    /// suggests combinations that it then rejects, and drops a requirement that conflicts with
-    /// another option.
+    /// Checks the options that describe a rule without a rule file. These checks are not left to
+    /// clap. Its error messages would suggest combinations of options that it then rejects, and it
+    /// stops requiring an option once a conflicting option is given.
     pub(crate) fn check_use(&self, has_config: bool) -> Result<()> {
         let wrong = if self.matches.is_some() && has_config {
             "--match belongs to --key; with --config, write the match into the rules"
@@ -148,7 +148,8 @@ impl SuggestArgs {
         Ok(Candidates { rates, capacities })
     }
 
-    /// Returns the rule of `--key` and `--match`, or `None` if it has problems, which are printed.
+    /// Returns the rule that `--key` and `--match` describe. If the rule has problems, prints them
+    /// and returns `None`.
     pub(crate) fn rules(
         &self,
         context: &mut Context<'_, '_>,
@@ -157,8 +158,8 @@ impl SuggestArgs {
         let matches = self.matches.iter().map(|text| ("--match", text));
         let parts = self.parts.iter().map(|part| ("--key", part));
         for (option, text) in matches.chain(parts) {
-            // Each option is parsed separately, so that the error is in the option with the mistake
-            // and not in a later line.
+            // Each option is parsed separately, so that an error names the option with the mistake,
+            // and not a later line of the generated rule file.
             if let Err(fault) = document::read(line(text).as_bytes()) {
                 let (text, wrong) = (escape(text), fault.message);
                 bail!(Usage(format!("{option} '{text}': {wrong}")));

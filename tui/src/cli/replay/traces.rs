@@ -1,4 +1,4 @@
-//! The traces of a replay: files, file name patterns, and standard input.
+//! Finds and opens the traces of a replay, which are files, file name patterns, or standard input.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -12,11 +12,10 @@ use loudou_replay::Input;
 use super::super::files::name_of;
 use loudou_words::text::escape;
 
-/// Paths of the traces. They are sorted by name, so that the order of the arguments does not
-/// matter.
+/// Paths of the traces, sorted by name so that the order of the arguments does not matter.
 pub(in crate::cli) struct Traces(Vec<PathBuf>);
 
-/// Returns the files that the arguments name, without duplicates.
+/// Expands the patterns in the arguments, and returns the files without duplicates.
 pub(in crate::cli) fn expand(arguments: &[PathBuf]) -> Result<Traces> {
     let mut paths = Vec::new();
     for argument in arguments {
@@ -46,15 +45,16 @@ pub(in crate::cli) fn expand(arguments: &[PathBuf]) -> Result<Traces> {
     Ok(Traces(paths))
 }
 
-/// Returns the device and inode number, which are equal for all names of a file, including hard
-/// links. Returns the path if the file cannot be read.
+/// Returns the device and inode numbers, which are the same for all names of a file, including hard
+/// links. Returns the path if the file's metadata cannot be read.
 fn identity(path: &Path) -> Result<(u64, u64), PathBuf> {
     let about = fs::metadata(path).map_err(|_unreadable| path.to_owned())?;
     Ok((about.dev(), about.ino()))
 }
 
 impl Traces {
-    /// Describes all traces in a few words, unescaped.
+    /// Returns the name of the trace, or the number of files if there are several. The name is not
+    /// escaped.
     pub(in crate::cli) fn name(&self) -> String {
         match self.0.as_slice() {
             [path] => name_of(path),

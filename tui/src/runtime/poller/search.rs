@@ -10,7 +10,7 @@ use loudou_client::{BucketsQuery, Client, ClientError, too_early};
 
 /// Time between the end of a search and its next start.
 const REST: Nanos = Nanos::from_secs(30);
-/// Maximum pause within a poll, because the rest of the poll is delayed by it.
+/// Maximum pause within a poll. The pause is limited because it delays the rest of the poll.
 const MAX_PAUSE: Nanos = Nanos::from_millis(50);
 /// Maximum pause between polls, even if a server demands more.
 const MAX_WAIT: Nanos = Nanos::from_secs(10);
@@ -45,7 +45,7 @@ impl<'a> Searcher<'a> {
         }
     }
 
-    /// Reads a page, or `None` if the server demands a pause that is too long for this poll.
+    /// Reads a page. Returns `None` if the server demands a pause that is too long for this poll.
     fn page(&mut self, query: &BucketsQuery) -> Result<Option<BucketsPage>, ClientError> {
         let wait = self.not_before.since(self.clock.now());
         if wait > MAX_PAUSE {
@@ -81,7 +81,7 @@ pub(super) struct Search {
     pub(super) seen: u64,
     /// True once the search has reached the end of the store or its maximum.
     pub(super) has_ended: bool,
-    /// When the search starts again.
+    /// Time at which the search starts again.
     rests_until: Nanos,
 }
 
@@ -121,8 +121,8 @@ impl Search {
         }
     }
 
-    /// Reads the next pages, and adds their buckets. Returns true if these are all buckets that
-    /// match.
+    /// Reads the next pages, and adds their buckets. Returns true if the added buckets are all
+    /// buckets that match.
     pub(super) fn step(
         &mut self,
         searcher: &mut Searcher<'_>,
@@ -143,8 +143,8 @@ impl Search {
             let page = match searcher.page(&self.query) {
                 Ok(Some(page)) => page,
                 Ok(None) => return Ok(false),
-                // The rule was removed, or the server is too old to know the state. The search
-                // finds nothing, and the poll continues.
+                // The rule has been removed, or the server is too old to support the state. The
+                // search finds no buckets, and the poll continues.
                 Err(error) if error.status().is_some_and(is_no_search) => {
                     self.has_ended = true;
                     self.begin_after(clock.now().saturating_add(REST));
@@ -172,7 +172,7 @@ impl Search {
         Ok(false)
     }
 
-    /// Ends the pause between searches. A running search continues.
+    /// Ends the pause before the search starts again. A search in progress continues.
     pub(super) const fn begin_now(&mut self) {
         self.rests_until = Nanos::ZERO;
     }
@@ -189,7 +189,7 @@ const fn is_no_search(status: u16) -> bool {
     matches!(status, 400 | 404)
 }
 
-/// The buckets that the searches of a poll find, all in one process.
+/// Buckets that the searches of a poll have found, all in the process `instance`.
 pub(super) struct Found<'a> {
     pub(super) instance: &'a str,
     pub(super) buckets: Vec<(u64, BucketView)>,

@@ -41,11 +41,11 @@ const LEAST: u16 = 3;
 pub(super) struct Water<'a> {
     pub(super) limit: &'a LimitView,
     pub(super) level: f64,
-    /// Level as read. It determines the colours, so that they change with polls and not with every
-    /// frame.
+    /// Level as read. The level as read determines the colours, so that they change with polls, not
+    /// with every frame.
     pub(super) tone: f64,
     pub(super) rates: Rates,
-    /// Time that moves the drops.
+    /// Time that determines the positions of the drops.
     pub(super) time: Nanos,
 }
 
@@ -67,7 +67,7 @@ impl Shape {
     }
 }
 
-/// Draws the funnel over the whole area, as large as it fits.
+/// Draws the funnel as large as the area allows.
 pub(super) fn draw(pen: &mut Pen<'_>, water: &Water<'_>) {
     let free = pen.area.height.saturating_sub(ABOVE.saturating_add(BELOW));
     let height = free.min(pen.area.width.saturating_sub(14) / 2);
@@ -159,8 +159,8 @@ fn ripple(x: i32, time: Nanos) -> i32 {
         .unwrap_or(0)
 }
 
-/// Returns the number of drops that represent a rate. It is at least one for any rate above zero
-/// and grows logarithmically.
+/// Returns the number of drops that represent a rate. The number is at least one for any rate above
+/// zero, and grows logarithmically with the rate.
 fn drops(rate: f64, most: u64) -> u64 {
     if rate <= 0.0 {
         return 0;
@@ -186,7 +186,8 @@ fn falling(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>, surface: i32) {
     let most = spread.saturating_mul(2);
     for number in 0..drops(water.rates.admitted, most) {
         let y = top.saturating_add(along(number, water.time, 9, surface.saturating_sub(top)));
-        // The number scatters the drops around the middle.
+        // The horizontal position depends on the drop's number, which scatters the drops around the
+        // centre.
         let x = number.saturating_mul(7).checked_rem(spread).unwrap_or(0);
         let x = i32::try_from(x)
             .unwrap_or(0)
@@ -210,8 +211,7 @@ fn overflow(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>) {
         let at = along(number, water.time, 11, length);
         let y = shape.rim.saturating_sub(2).saturating_add(at);
         let wobble = i32::try_from(number % 3).unwrap_or(0);
-        // Drops run down the outside of the wall. The wall leans inwards, and the path of the drops
-        // leans less.
+        // Drops run down outside the wall, on a path that leans inwards less than the wall.
         let out = shape
             .half(shape.rim)
             .saturating_add(2)
@@ -231,8 +231,8 @@ fn overflow(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>) {
     }
 }
 
-/// Draws the leak, drop by drop, while there is water. Limits whose level falls in steps, or only
-/// when requests end, do not drip.
+/// Draws the leaking drops while the level is above zero. Limits whose level falls in steps, or
+/// only when requests end, do not drip.
 fn outflow(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>) {
     if water.level <= 0.0 || !water.limit.drains {
         return;
@@ -290,7 +290,7 @@ fn labels(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>, surface: i32) {
     );
 }
 
-/// Describes how capacity is returned.
+/// Describes how used capacity becomes available again.
 fn way_out(limit: &LimitView) -> String {
     let rate = &limit.rate;
     if rate.is_empty() {
