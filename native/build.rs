@@ -1,13 +1,13 @@
-//! Decides how the module is linked.
+//! Chooses the linker options of the module.
 
 use std::env;
 
 fn main() {
-    // The exception handling of `libgcc_s.so` is linked into the module, because Envoy's distroless
-    // image does not have this library.
+    // Link the exception handling of `libgcc_s.so` statically, because Envoy's distroless image
+    // lacks this library.
     println!("cargo::rustc-link-lib=static:-bundle=gcc_eh");
-    // Lets unit tests link without Envoy, whose functions they do not call. The linker of a release
-    // does not know this option.
+    // Let unit tests link without Envoy: they do not call its functions. Release builds configure
+    // another linker, which does not support this option.
     if env::var_os("RUSTC_LINKER").is_none() {
         println!("cargo::rustc-link-arg=-Wl,--unresolved-symbols=ignore-all");
     }

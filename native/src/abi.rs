@@ -1,9 +1,9 @@
-//! Envoy's functions for dynamic modules, as far as Loudou calls them.
+//! Declares the functions of Envoy's dynamic module ABI that Loudou calls.
 //!
 //! The declarations follow `source/extensions/dynamic_modules/abi/abi.h` of Envoy 1.40 (ABI
 //! v0.2.0). Pointers that Envoy returns are valid until the end of the current callback, or until
-//! the module changes the headers or the metadata that they point into. So the wrappers copy what
-//! they return.
+//! the module changes the headers or the metadata that they point into. The wrappers therefore copy
+//! the data behind these pointers.
 #![expect(unsafe_code, reason = "the ABI is C functions by name")]
 
 use std::ffi::c_void;
@@ -11,7 +11,7 @@ use std::ptr;
 
 use crate::metadata::{self, Kind, Value};
 
-/// The ABI version that the module was written for. Envoy logs a warning if its own differs.
+/// ABI version that the module was written for. Envoy logs a warning if its own version differs.
 pub(crate) const VERSION: &std::ffi::CStr = c"v0.2.0";
 
 /// Bytes that the module owns.
@@ -51,11 +51,11 @@ impl EnvoyBytes {
         length: 0,
     };
 
-    /// Returns true if these are the bytes.
+    /// Returns true if these bytes equal `other`.
     ///
     /// # Safety
     ///
-    /// They must still be valid.
+    /// Envoy's memory behind these bytes must still be valid.
     unsafe fn is(self, other: &[u8]) -> bool {
         // SAFETY: the caller guarantees that the bytes are valid.
         !self.start.is_null()
@@ -66,7 +66,7 @@ impl EnvoyBytes {
     ///
     /// # Safety
     ///
-    /// They must still be valid.
+    /// Envoy's memory behind these bytes must still be valid.
     pub(crate) unsafe fn copy(self) -> Vec<u8> {
         if self.start.is_null() {
             return Vec::new();
@@ -76,7 +76,7 @@ impl EnvoyBytes {
     }
 }
 
-/// A header that the module owns.
+/// A header whose strings the module owns.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 struct Header {
@@ -93,7 +93,7 @@ impl Header {
     }
 }
 
-/// A header that Envoy owns.
+/// A header whose strings Envoy owns.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct EnvoyHeader {
@@ -101,7 +101,7 @@ pub(crate) struct EnvoyHeader {
     value: EnvoyBytes,
 }
 
-/// Copies the headers of a response to a call.
+/// Copies the response headers that Envoy passes when an HTTP call completes.
 ///
 /// # Safety
 ///
@@ -110,7 +110,7 @@ pub(crate) unsafe fn copy_headers(start: *const EnvoyHeader, count: usize) -> Li
     if start.is_null() {
         return Vec::new();
     }
-    // SAFETY: the caller guarantees that the headers and their texts are valid.
+    // SAFETY: the caller guarantees that the headers and their strings are valid.
     unsafe {
         let headers = std::slice::from_raw_parts(start, count).iter();
         let copy = |header: &EnvoyHeader| (header.name.copy(), header.value.copy());
@@ -118,7 +118,7 @@ pub(crate) unsafe fn copy_headers(start: *const EnvoyHeader, count: usize) -> Li
     }
 }
 
-/// Copies the body of a response to a call.
+/// Copies the response body that Envoy passes when an HTTP call completes.
 ///
 /// # Safety
 ///
@@ -135,27 +135,27 @@ pub(crate) unsafe fn copy_chunks(start: *const EnvoyBytes, count: usize) -> Vec<
     }
 }
 
-/// Names and values of headers.
+/// Header names and values, one pair per header line.
 pub(crate) type Lines = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Envoy's object of a filter configuration.
+/// Envoy's filter configuration object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct EnvoyConfig(*mut c_void);
 
-// SAFETY: the functions that take it outside the main thread only look up metrics, which do not
-// change after the configuration was created, and add to atomic numbers.
+// SAFETY: outside the main thread, Envoy's functions use this object only to look up metrics, which
+// never change once the configuration exists, and to update atomic counters.
 unsafe impl Send for EnvoyConfig {}
 // SAFETY: as above.
 unsafe impl Sync for EnvoyConfig {}
 
-/// Envoy's object of a request. It is used only in callbacks on its worker.
+/// Envoy's request object. The module uses it only in callbacks on the worker of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct EnvoyStream(*mut c_void);
 
 impl EnvoyStream {
-    /// No request: the callback is about the configuration.
+    /// Null value for callbacks that do not belong to a request.
     pub(crate) const NONE: Self = Self(ptr::null_mut());
 
     const fn is_none(self) -> bool {
@@ -163,10 +163,11 @@ impl EnvoyStream {
     }
 }
 
-// SAFETY: other threads only move the pointer.
+// SAFETY: other threads only move the pointer and never dereference it.
 unsafe impl Send for EnvoyStream {}
 
-/// Envoy's object that calls back a request on its worker, or a configuration on the main thread.
+/// Envoy's scheduler object, which schedules a callback for a request on its worker, or for a
+/// configuration on the main thread.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     object: *mut c_void,
@@ -174,13 +175,13 @@ pub(crate) struct Scheduler {
     delete: unsafe extern "C" fn(*mut c_void),
 }
 
-// SAFETY: Envoy's functions may be called from any thread.
+// SAFETY: Envoy allows calls of these functions from any thread.
 unsafe impl Send for Scheduler {}
 // SAFETY: as above.
 unsafe impl Sync for Scheduler {}
 
 impl Scheduler {
-    /// Creates the scheduler of a request.
+    /// Creates a scheduler for a request.
     pub(crate) fn of_stream(stream: EnvoyStream) -> Self {
         Self {
             // SAFETY: the request exists, because the caller runs in one of its callbacks.
@@ -190,10 +191,11 @@ impl Scheduler {
         }
     }
 
-    /// Creates the scheduler of a configuration.
+    /// Creates a scheduler for a configuration.
     pub(crate) fn of_config(config: EnvoyConfig) -> Self {
         Self {
-            // SAFETY: the configuration exists, because the caller creates its state.
+            // SAFETY: the configuration exists, because this function is called while Envoy creates
+            // it.
             object: unsafe {
                 envoy_dynamic_module_callback_http_filter_config_scheduler_new(config)
             },
@@ -202,22 +204,22 @@ impl Scheduler {
         }
     }
 
-    /// Requests a callback with this number. Does nothing if the request or configuration has
-    /// ended.
+    /// Schedules a callback that receives the number `event`. Does nothing if the request or the
+    /// configuration has ended.
     pub(crate) fn wake(&self, event: u64) {
-        // SAFETY: the object exists until it is dropped.
+        // SAFETY: the scheduler object exists until `self` is dropped.
         unsafe { (self.commit)(self.object, event) };
     }
 }
 
 impl Drop for Scheduler {
     fn drop(&mut self) {
-        // SAFETY: the object exists, and nobody uses it any more.
+        // SAFETY: the scheduler object exists, and this is its last use.
         unsafe { (self.delete)(self.object) };
     }
 }
 
-/// Kinds of header maps.
+/// Header maps of a stream, with Envoy's numbers.
 #[derive(Clone, Copy, Debug)]
 #[repr(u32)]
 pub(crate) enum Map {
@@ -225,19 +227,19 @@ pub(crate) enum Map {
     Response = 2,
 }
 
-/// Bodies of a request.
+/// Request and response bodies, with Envoy's numbers.
 #[derive(Clone, Copy, Debug)]
 #[repr(u32)]
 enum Body {
-    /// The part of the current callback.
+    /// The chunk of the request body that Envoy passes to the current callback.
     Received = 0,
-    /// The buffered body: all earlier parts, which Envoy keeps.
+    /// The request body that Envoy has buffered from earlier callbacks.
     Buffered = 1,
-    /// The part of the response of the current callback.
+    /// The chunk of the response body that Envoy passes to the current callback.
     ReceivedResponse = 2,
 }
 
-/// Attributes of a request, by their numbers.
+/// Request attributes, with Envoy's numbers.
 #[derive(Clone, Copy, Debug)]
 #[repr(u32)]
 pub(crate) enum Attribute {
@@ -255,20 +257,21 @@ pub(crate) enum Attribute {
     RouteName = 61,
 }
 
-/// Source of metadata: the filters before this one.
+/// Metadata source: dynamic metadata, which earlier filters set.
 const DYNAMIC: u32 = 0;
-/// Maximum number of elements of a list that are read.
+/// Maximum number of elements that are read from a list.
 const MAX_ELEMENTS: usize = 256;
 
-/// Result of a metric's definition or change.
+/// Returned by the metric functions on success.
 const SUCCESS: u32 = 0;
 
 unsafe extern "C" {
-    /// Writes a line to Envoy's log, at a level from 0 (trace) to 5 (critical).
+    /// Writes a line to Envoy's log at a level from 0 (trace) to 5 (critical).
     fn envoy_dynamic_module_callback_log(level: u32, line: Bytes);
-    /// Returns the number of workers. Only on the main thread.
+    /// Returns the number of workers. Must be called on the main thread.
     fn envoy_dynamic_module_callback_get_concurrency() -> u32;
-    /// Returns true if Envoy only validates its configuration. Only on the main thread.
+    /// Returns true if Envoy was started only to validate its configuration. Must be called on the
+    /// main thread.
     fn envoy_dynamic_module_callback_is_validation_mode() -> bool;
 
     fn envoy_dynamic_module_callback_http_filter_config_define_counter(
@@ -328,7 +331,8 @@ unsafe extern "C" {
         value: u64,
     ) -> u32;
 
-    /// Reads the value at `index` of the header's values, and their number if `count` is not null.
+    /// Reads the header's value at `index`; if `count` is not null, stores the number of values
+    /// there.
     fn envoy_dynamic_module_callback_http_get_header(
         stream: EnvoyStream,
         map: Map,
@@ -338,27 +342,29 @@ unsafe extern "C" {
         count: *mut usize,
     ) -> bool;
     fn envoy_dynamic_module_callback_http_get_headers_size(stream: EnvoyStream, map: Map) -> usize;
-    /// Fills an array with room for as many headers as the function above returns.
+    /// Fills an array that must have space for as many headers as
+    /// `envoy_dynamic_module_callback_http_get_headers_size` returns.
     fn envoy_dynamic_module_callback_http_get_headers(
         stream: EnvoyStream,
         map: Map,
         headers: *mut EnvoyHeader,
     ) -> bool;
-    /// Adds a header line, and keeps earlier lines of the header.
+    /// Appends a header line; existing lines of the same header stay.
     fn envoy_dynamic_module_callback_http_add_header(
         stream: EnvoyStream,
         map: Map,
         name: Bytes,
         value: Bytes,
     ) -> bool;
-    /// Sets a header, and removes all earlier lines of the header.
+    /// Sets a header, and removes its existing lines.
     fn envoy_dynamic_module_callback_http_set_header(
         stream: EnvoyStream,
         map: Map,
         name: Bytes,
         value: Bytes,
     ) -> bool;
-    /// Sends a response. Envoy may call back the filters, and may end the stream, before this function returns.
+    /// Sends a response. Before this function returns, Envoy may invoke callbacks of the filters and may end the
+    /// stream.
     fn envoy_dynamic_module_callback_http_send_response(
         stream: EnvoyStream,
         status: u32,
@@ -372,13 +378,14 @@ unsafe extern "C" {
         stream: EnvoyStream,
         body: Body,
     ) -> usize;
-    /// Fills an array with room for as many chunks as the function above returns.
+    /// Fills an array that must have space for as many chunks as
+    /// `envoy_dynamic_module_callback_http_get_body_chunks_size` returns.
     fn envoy_dynamic_module_callback_http_get_body_chunks(
         stream: EnvoyStream,
         body: Body,
         chunks: *mut EnvoyBytes,
     ) -> bool;
-    /// Returns true if the part of the current callback is the buffered body.
+    /// Returns true if the chunk in the current callback is the buffered body itself.
     fn envoy_dynamic_module_callback_http_received_buffered_request_body(
         stream: EnvoyStream,
     ) -> bool;
@@ -397,14 +404,16 @@ unsafe extern "C" {
         source: u32,
         namespace: Bytes,
     ) -> usize;
-    /// Fills an array with room for as many names as the function above returns.
+    /// Fills an array that must have space for as many names as
+    /// `envoy_dynamic_module_callback_http_get_metadata_keys_count` returns.
     fn envoy_dynamic_module_callback_http_get_metadata_keys(
         stream: EnvoyStream,
         source: u32,
         namespace: Bytes,
         names: *mut EnvoyBytes,
     ) -> bool;
-    /// Reads a value. Returns false if it has another type, as the five functions below do.
+    /// Reads a string value. Like the metadata functions below, returns false if the value has
+    /// another type.
     fn envoy_dynamic_module_callback_http_get_metadata_string(
         stream: EnvoyStream,
         source: u32,
@@ -467,7 +476,7 @@ unsafe extern "C" {
         name: Bytes,
         value: Bytes,
     ) -> bool;
-    /// Returns the number of the worker, from 0.
+    /// Returns the index of the worker, starting at 0.
     fn envoy_dynamic_module_callback_http_filter_get_worker_index(stream: EnvoyStream) -> u32;
     /// Resumes a paused request.
     fn envoy_dynamic_module_callback_http_filter_continue_decoding(stream: EnvoyStream);
@@ -487,8 +496,8 @@ unsafe extern "C" {
     );
     fn envoy_dynamic_module_callback_http_filter_config_scheduler_delete(scheduler: *mut c_void);
 
-    /// Sends a request for the configuration. Only on the main thread. `call` identifies it in the
-    /// callback with the response.
+    /// Sends an HTTP request on behalf of the configuration. Must be called on the main thread.
+    /// Envoy passes the number in `call` to the callback that delivers the response.
     fn envoy_dynamic_module_callback_http_filter_config_http_callout(
         config: EnvoyConfig,
         call: *mut u64,
@@ -502,25 +511,26 @@ unsafe extern "C" {
 
 /// Writes a line to Envoy's log.
 pub(crate) fn log(level: u32, line: &str) {
-    // SAFETY: the bytes live.
+    // SAFETY: `line` is valid during the call.
     unsafe { envoy_dynamic_module_callback_log(level, line.into()) };
 }
 
-/// Returns the number of workers. Only on the main thread.
+/// Returns the number of workers. Must be called on the main thread.
 pub(crate) fn concurrency() -> usize {
-    // SAFETY: no pointers.
+    // SAFETY: the function takes no pointers.
     let count = unsafe { envoy_dynamic_module_callback_get_concurrency() };
     usize::try_from(count).unwrap_or(1)
 }
 
-/// Returns true if Envoy only validates its configuration. Only on the main thread.
+/// Returns true if Envoy was started only to validate its configuration. Must be called on the main
+/// thread.
 pub(crate) fn only_validates() -> bool {
-    // SAFETY: no pointers.
+    // SAFETY: the function takes no pointers.
     unsafe { envoy_dynamic_module_callback_is_validation_mode() }
 }
 
 impl EnvoyConfig {
-    /// Defines a metric, while the configuration is created.
+    /// Defines a metric in Envoy; allowed only while Envoy creates the configuration.
     pub(crate) fn define(self, kind: loudou_filter::host::MetricKind, name: &str) -> Option<usize> {
         use loudou_filter::host::MetricKind;
         let define = match kind {
@@ -531,7 +541,8 @@ impl EnvoyConfig {
             }
         };
         let mut id = 0;
-        // SAFETY: the configuration exists, the name lives, and there are no labels.
+        // SAFETY: the configuration exists, `name` is valid during the call, and there are no
+        // labels.
         let result = unsafe { define(self, name.into(), ptr::null_mut(), 0, &raw mut id) };
         (result == SUCCESS).then_some(id)
     }
@@ -585,8 +596,8 @@ impl EnvoyConfig {
         };
     }
 
-    /// Sends a request. Returns its number, or `None` if Envoy refuses it at once. Only on the main
-    /// thread.
+    /// Sends an HTTP request. Returns Envoy's number for the call, or `None` if Envoy cannot start
+    /// it. Must be called on the main thread.
     pub(crate) fn call(
         self,
         cluster: &str,
@@ -599,7 +610,7 @@ impl EnvoyConfig {
             .map(|(name, value)| Header::new(name, value))
             .collect();
         let mut call = 0;
-        // SAFETY: the configuration exists, and all texts live.
+        // SAFETY: the configuration exists, and all strings are valid during the call.
         let result = unsafe {
             envoy_dynamic_module_callback_http_filter_config_http_callout(
                 self,
@@ -616,14 +627,14 @@ impl EnvoyConfig {
 }
 
 impl EnvoyStream {
-    /// Returns the number of the worker, from 0.
+    /// Returns the index of the worker, starting at 0.
     pub(crate) fn worker(self) -> usize {
-        // SAFETY: the request exists in its callbacks.
+        // SAFETY: the request exists during its callbacks.
         let index = unsafe { envoy_dynamic_module_callback_http_filter_get_worker_index(self) };
         usize::try_from(index).unwrap_or(usize::MAX)
     }
 
-    /// Returns the first line of a header.
+    /// Returns the value in the first line of a header.
     pub(crate) fn header(self, map: Map, name: &str) -> Option<Vec<u8>> {
         self.header_line(map, name, 0)
     }
@@ -633,8 +644,8 @@ impl EnvoyStream {
             return None;
         }
         let mut value = EnvoyBytes::NONE;
-        // SAFETY: the request exists in its callbacks, the name and the local live. The value is
-        // copied at once.
+        // SAFETY: the request exists during its callbacks, and `name` and `value` are valid during
+        // the call. The value is copied immediately.
         unsafe {
             let found = envoy_dynamic_module_callback_http_get_header(
                 self,
@@ -648,7 +659,7 @@ impl EnvoyStream {
         }
     }
 
-    /// Returns the lines of a request header, joined by commas.
+    /// Returns the values in all lines of a request header, joined by commas.
     pub(crate) fn joined_header(self, name: &str) -> Option<Vec<u8>> {
         let mut joined = self.header_line(Map::Request, name, 0)?;
         let mut index: usize = 1;
@@ -665,8 +676,9 @@ impl EnvoyStream {
         if self.is_none() {
             return Vec::new();
         }
-        // SAFETY: the request exists in its callbacks. The array has room for as many headers as
-        // Envoy counts, and nothing changes them in between. They are copied at once.
+        // SAFETY: the request exists during its callbacks. The array has space for every header
+        // that Envoy counted, and no code changes the headers between the count and the copy. The
+        // headers are copied immediately.
         unsafe {
             let count = envoy_dynamic_module_callback_http_get_headers_size(self, Map::Request);
             let none = EnvoyHeader {
@@ -683,7 +695,8 @@ impl EnvoyStream {
     }
 
     pub(crate) fn add_header(self, map: Map, name: &str, value: &str) {
-        // SAFETY: the request exists in its callbacks, and the texts live.
+        // SAFETY: the request exists during its callbacks, and the strings are valid during the
+        // call.
         let _added = unsafe {
             envoy_dynamic_module_callback_http_add_header(self, map, name.into(), value.into())
         };
@@ -696,7 +709,8 @@ impl EnvoyStream {
         };
     }
 
-    /// Sends a response. Envoy may call back, and may end the stream, before this function returns.
+    /// Sends a response. Before this function returns, Envoy may invoke callbacks of the module and
+    /// may end the stream.
     pub(crate) fn send_response<'a>(
         self,
         status: u16,
@@ -705,7 +719,8 @@ impl EnvoyStream {
         details: &str,
     ) {
         let headers: Vec<Header> = headers.map(|(n, v)| Header::new(n, v)).collect();
-        // SAFETY: the request exists in its callbacks, and all texts live.
+        // SAFETY: the request exists during its callbacks, and all strings are valid during the
+        // call.
         unsafe {
             envoy_dynamic_module_callback_http_send_response(
                 self,
@@ -718,9 +733,9 @@ impl EnvoyStream {
         }
     }
 
-    /// Returns the number of bytes of the request's body that have arrived.
+    /// Returns the number of request body bytes received so far.
     pub(crate) fn body_size(self) -> usize {
-        // SAFETY: the request exists in its callbacks.
+        // SAFETY: the request exists during its callbacks.
         unsafe {
             let is_buffered =
                 envoy_dynamic_module_callback_http_received_buffered_request_body(self);
@@ -734,9 +749,9 @@ impl EnvoyStream {
         }
     }
 
-    /// Returns the number of bytes of the response in the part of the current callback.
+    /// Returns the size of the response chunk in the current callback, in bytes.
     pub(crate) fn response_part_size(self) -> u64 {
-        // SAFETY: the request exists in its callbacks.
+        // SAFETY: the request exists during its callbacks.
         let size = unsafe {
             envoy_dynamic_module_callback_http_get_body_size(self, Body::ReceivedResponse)
         };
@@ -749,15 +764,15 @@ impl EnvoyStream {
             return None;
         }
         let mut name = EnvoyBytes::NONE;
-        // SAFETY: the request exists in its callbacks, and the local lives. The name is copied at
-        // once.
+        // SAFETY: the request exists during its callbacks, and `name` is valid during the call. The
+        // name is copied immediately.
         unsafe {
             let found = envoy_dynamic_module_callback_http_get_cluster_name(self, &raw mut name);
             found.then(|| name.copy())
         }
     }
 
-    /// Returns a value of the dynamic metadata. `None` if there is none.
+    /// Returns a value from the dynamic metadata, or `None` if it does not exist.
     pub(crate) fn metadata_value(self, namespace: &str, key: &str) -> Option<Value> {
         if self.is_none() || !self.has_metadata(namespace, key) {
             return None;
@@ -774,11 +789,13 @@ impl EnvoyStream {
         Some(value)
     }
 
-    /// Returns true if a namespace has a key. Envoy may log an attempt to read a missing value.
+    /// Returns true if the namespace contains the key. Callers check this before they read a value,
+    /// because Envoy may log an attempt to read a missing value.
     fn has_metadata(self, namespace: &str, key: &str) -> bool {
         let namespace = Bytes::from(namespace);
-        // SAFETY: the request exists in its callbacks, and the name lives. The array has room for as
-        // many names as Envoy counts, and nothing changes them in between.
+        // SAFETY: the request exists during its callbacks, and `namespace` is valid during the
+        // calls. The array has space for every name that Envoy counted, and no code changes the
+        // metadata in between.
         unsafe {
             let count = envoy_dynamic_module_callback_http_get_metadata_keys_count(
                 self, DYNAMIC, namespace,
@@ -793,13 +810,14 @@ impl EnvoyStream {
         }
     }
 
-    /// Reads a value of this type. `None` if the value has another type.
+    /// Reads a value of this type. Returns `None` if the value has another type.
     fn metadata_of_kind(self, at: (Bytes, Bytes), kind: Kind, id: &[u8]) -> Option<Value> {
         let (namespace, key) = at;
         let (mut text, mut number, mut flag) = (EnvoyBytes::NONE, 0.0, false);
         let mut size = 0;
-        // SAFETY: the request exists in its callbacks, and the names, which the caller has, and the
-        // locals live. A text is copied at once.
+        // SAFETY: the request exists during its callbacks; the caller keeps the strings in `at`
+        // valid, and the output variables are valid during the call. Strings are copied
+        // immediately.
         unsafe {
             match kind {
                 Kind::Text => envoy_dynamic_module_callback_http_get_metadata_string(
@@ -858,7 +876,7 @@ impl EnvoyStream {
         value
     }
 
-    /// Reads an element of this type from a list. `None` if the element has another type.
+    /// Reads an element of this type from a list. Returns `None` if the element has another type.
     fn element_of_kind(self, at: (Bytes, Bytes), index: usize, kind: Kind) -> Option<Value> {
         let (namespace, key) = at;
         let (mut text, mut number, mut flag) = (EnvoyBytes::NONE, 0.0, false);
@@ -900,9 +918,9 @@ impl EnvoyStream {
         }
     }
 
-    /// Returns the first `most` bytes of the request's body.
+    /// Returns at most the first `most` bytes of the request body.
     pub(crate) fn body(self, most: usize) -> Vec<u8> {
-        // SAFETY: the request exists in its callbacks.
+        // SAFETY: the request exists during its callbacks.
         let is_buffered =
             unsafe { envoy_dynamic_module_callback_http_received_buffered_request_body(self) };
         let mut body = if is_buffered {
@@ -916,8 +934,9 @@ impl EnvoyStream {
     }
 
     fn body_part(self, part: Body) -> Vec<u8> {
-        // SAFETY: the request exists in its callbacks. The array has room for as many chunks as
-        // Envoy counts, and nothing changes them in between. They are copied at once.
+        // SAFETY: the request exists during its callbacks. The array has space for every chunk that
+        // Envoy counted, and no code changes the body between the count and the copy. The chunks
+        // are copied immediately.
         unsafe {
             let count = envoy_dynamic_module_callback_http_get_body_chunks_size(self, part);
             let mut chunks = vec![EnvoyBytes::NONE; count];
@@ -930,14 +949,14 @@ impl EnvoyStream {
         }
     }
 
-    /// Returns an attribute that is a text.
+    /// Returns the value of a string attribute.
     pub(crate) fn text(self, attribute: Attribute) -> Option<Vec<u8>> {
         if self.is_none() {
             return None;
         }
         let mut value = EnvoyBytes::NONE;
-        // SAFETY: the request exists in its callbacks, and the local lives. The value is copied at
-        // once.
+        // SAFETY: the request exists during its callbacks, and `value` is valid during the call. The
+        // value is copied immediately.
         unsafe {
             let found = envoy_dynamic_module_callback_http_filter_get_attribute_string(
                 self,
@@ -948,13 +967,13 @@ impl EnvoyStream {
         }
     }
 
-    /// Returns an attribute that is a number.
+    /// Returns the value of an integer attribute.
     pub(crate) fn number(self, attribute: Attribute) -> Option<u64> {
         if self.is_none() {
             return None;
         }
         let mut value = 0;
-        // SAFETY: the request exists in its callbacks, and the local lives.
+        // SAFETY: the request exists during its callbacks, and `value` is valid during the call.
         let found = unsafe {
             envoy_dynamic_module_callback_http_filter_get_attribute_int(
                 self,
@@ -965,9 +984,10 @@ impl EnvoyStream {
         found.then_some(value)
     }
 
-    /// Sets a filter state for access logs.
+    /// Sets a filter state object, which access logs can print.
     pub(crate) fn set_filter_state(self, name: &str, value: &str) {
-        // SAFETY: the request exists in its callbacks, and the texts live.
+        // SAFETY: the request exists during its callbacks, and the strings are valid during the
+        // call.
         let _set = unsafe {
             envoy_dynamic_module_callback_http_set_filter_state_bytes(
                 self,
@@ -977,10 +997,11 @@ impl EnvoyStream {
         };
     }
 
-    /// Resumes a paused request. Envoy may call back before this function returns.
+    /// Resumes a paused request. Before this function returns, Envoy may invoke callbacks of the
+    /// module.
     pub(crate) fn resume(self) {
-        // SAFETY: the request exists: the caller has found it among the live requests of the
-        // current worker.
+        // SAFETY: the request exists, because the caller found it among the current worker's live
+        // requests.
         unsafe { envoy_dynamic_module_callback_http_filter_continue_decoding(self) };
     }
 }

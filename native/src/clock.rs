@@ -1,4 +1,4 @@
-//! The clocks of the system.
+//! Reads the system's clocks.
 #![expect(
     clippy::disallowed_methods,
     reason = "this is the clock module of the crate"
@@ -10,7 +10,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use loudou_limiter::Nanos;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Returns the monotonic time since the system started. All processes of the system share it.
+/// Returns the system's monotonic time. All processes on the machine share this clock, so they can
+/// compare its times.
 pub(crate) fn now() -> Nanos {
     let now = clock_gettime(ClockId::Monotonic);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
@@ -25,12 +26,13 @@ pub(crate) fn unix() -> Nanos {
     Nanos::new(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
-/// Returns the time in the form in which the standard library waits for it.
+/// Returns the monotonic time as an [`Instant`], which the standard library's timed waits are based
+/// on.
 pub(crate) fn instant() -> Instant {
     Instant::now()
 }
 
-/// Suspends the thread.
+/// Suspends the current thread.
 pub(crate) fn sleep(time: Duration) {
     thread::sleep(time);
 }

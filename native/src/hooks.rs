@@ -1,7 +1,7 @@
-//! The functions that Envoy calls.
+//! The event hooks of the module, which Envoy calls.
 //!
-//! A panic must not leave them, because it would abort Envoy. It is caught, logged and counted, and
-//! the request of the callback passes.
+//! A panic that left a hook would abort Envoy. Each hook therefore catches the panic, counts it,
+//! and lets the request continue; the panic hook logs it.
 #![expect(unsafe_code, reason = "the ABI is C functions by name")]
 
 use std::ffi::{c_char, c_void};
@@ -15,31 +15,32 @@ use crate::host::log;
 use crate::plugin::Configuration;
 use loudou_filter::host::LogLevel;
 
-/// A request, as Envoy keeps it for the module.
+/// The module's object for a request, to which Envoy keeps a pointer.
 struct Handle {
     configuration: *const Configuration,
-    /// Slot of the worker.
+    /// Index of the worker's slot.
     worker: usize,
-    /// Number of the request. 0 before its headers and after its end.
+    /// Number of the request; 0 before its headers arrive and after it ends.
     number: u32,
-    /// True if the module must see the headers of the response.
+    /// True if the module must process the response headers.
     needs_response: bool,
-    /// True if the module must see the body of the response.
+    /// True if the module must process the response body.
     settles: bool,
-    /// True unless the request continued at once: it may have been held, or wait for its body.
+    /// False if the request continued immediately; true if it may have been held or may still wait
+    /// for its body.
     was_paused: bool,
 }
 
-/// Instructions to Envoy after the request's headers (`FilterHeadersStatus`).
+/// Return values of the request headers hook (`FilterHeadersStatus`).
 mod headers {
     pub(super) const CONTINUE: u32 = 0;
-    /// The body is still passed to the filter.
+    /// Envoy holds the headers, but still passes the body to the filter.
     pub(super) const STOP_ITERATION: u32 = 1;
-    /// The body waits with the headers, and Envoy stops reading when its buffers are full.
+    /// Envoy holds the headers and the body, and stops reading when its buffers are full.
     pub(super) const STOP_ALL_AND_WATERMARK: u32 = 4;
 }
 
-/// Instructions to Envoy after a part of the request's body (`FilterDataStatus`).
+/// Return values of the request body hook (`FilterDataStatus`).
 mod data {
     pub(super) const CONTINUE: u32 = 0;
     pub(super) const STOP_AND_BUFFER: u32 = 1;
@@ -49,7 +50,7 @@ mod data {
 fn guard<T>(configuration: Option<&Configuration>, otherwise: T, f: impl FnOnce() -> T) -> T {
     let result = catch_unwind(AssertUnwindSafe(f));
     result.unwrap_or_else(|_| {
-        // Counting may panic for the same reason.
+        // The counting code may panic for the same reason.
         let _counted = catch_unwind(AssertUnwindSafe(|| {
             configuration
                 .into_iter()
@@ -69,7 +70,7 @@ unsafe fn configuration_of(handle: &Handle) -> &Configuration {
     unsafe { &*handle.configuration }
 }
 
-/// Loads the module, on the main thread. Returns the ABI version.
+/// Initializes the module on the main thread, and returns the ABI version.
 #[unsafe(no_mangle)]
 extern "C" fn envoy_dynamic_module_on_program_init() -> *const c_char {
     static ONCE: Once = Once::new();
@@ -79,7 +80,8 @@ extern "C" fn envoy_dynamic_module_on_program_init() -> *const c_char {
     abi::VERSION.as_ptr()
 }
 
-/// Creates a configuration, on the main thread. Returns null if the configuration is refused.
+/// Creates a configuration on the main thread. Returns null if the module rejects the
+/// configuration.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
     envoy: EnvoyConfig,
@@ -87,7 +89,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
     json: EnvoyBytes,
 ) -> *const c_void {
     guard(None, std::ptr::null(), || {
-        // SAFETY: Envoy passes bytes that are valid in this callback.
+        // SAFETY: Envoy passes bytes that are valid during this callback.
         let (name, json) = unsafe { (name.copy(), json.copy()) };
         let configuration = Configuration::new(envoy, &name, &json);
         configuration.map_or(std::ptr::null(), |new| Arc::into_raw(new).cast())
@@ -97,14 +99,14 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(config: *const c_void) {
     guard(None, (), || {
-        // SAFETY: the pointer comes from `config_new`, and Envoy does not use it again.
+        // SAFETY: the pointer comes from `config_new`, and this is its last use.
         let configuration = unsafe { Arc::from_raw(config.cast::<Configuration>()) };
         configuration.close();
     });
 }
 
-/// Refuses every configuration of a route, because rules themselves select the requests that they
-/// limit.
+/// Rejects every per-route configuration: the `match` of each rule already selects the requests
+/// that it limits.
 #[unsafe(no_mangle)]
 extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_new(
     _name: EnvoyBytes,
@@ -121,7 +123,8 @@ extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_new(
 extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_destroy(_config: *const c_void) {
 }
 
-/// Creates a request, on its worker. Envoy would close the request's stream if this returned null.
+/// Creates the module's object for a request, on the worker of the request. Never returns null,
+/// because Envoy would then close the stream.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn envoy_dynamic_module_on_http_filter_new(
     config: *const c_void,
@@ -147,14 +150,14 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
     handle: *mut c_void,
     end_of_stream: bool,
 ) -> u32 {
-    // SAFETY: the pointer comes from `filter_new`. The callbacks inside `request_headers`, if there
-    // are any, use the handle only after this reference's last use.
+    // SAFETY: the pointer comes from `filter_new`. Callbacks that Envoy invokes inside
+    // `request_headers` use the handle only after the last use of this reference.
     let (configuration, worker) = unsafe {
         let handle = &*handle.cast::<Handle>();
         (configuration_of(handle), handle.worker)
     };
-    // A call of the admin API has a token, which must not reach other filters. The call waits until its client gives
-    // up.
+    // A request to the admin API carries a token, which other filters must not see. If its handling panics, the request
+    // is therefore held until its client gives up.
     let otherwise = if configuration.is_admin() {
         headers::STOP_ALL_AND_WATERMARK
     } else {
@@ -164,14 +167,15 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
         #[cfg(feature = "trap-for-tests")]
         trap(stream, b"headers");
         let begin = |number| {
-            // SAFETY: as above. Nobody else has a reference now.
+            // SAFETY: as above. No other reference to the handle exists at this point.
             let handle = unsafe { &mut *handle.cast::<Handle>() };
             (handle.number, handle.needs_response) = (number, true);
             (handle.settles, handle.was_paused) = (true, true);
         };
         let started = configuration.request_headers(worker, stream, !end_of_stream, begin);
         if started.action == Action::Continue {
-            // SAFETY: as above. A request that continues was not answered, so it still exists.
+            // SAFETY: as above. A request that continues was not answered, so its handle still
+            // exists.
             let handle = unsafe { &mut *handle.cast::<Handle>() };
             handle.needs_response = started.needs_response;
             handle.settles = started.settles;
@@ -185,7 +189,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
     })
 }
 
-/// Calls `f` with the configuration and the address of a request whose headers were seen.
+/// Calls `f` with the configuration, and with the worker and the number of the request.
 ///
 /// # Safety
 ///
@@ -195,7 +199,7 @@ unsafe fn with<T>(
     otherwise: T,
     f: impl FnOnce(&Configuration, (usize, u32)) -> T,
 ) -> T {
-    // SAFETY: as the caller guarantees. The reference ends before `f` runs.
+    // SAFETY: `handle` is valid, as the caller guarantees. The reference ends before `f` runs.
     let (configuration, worker, number) = unsafe {
         let handle = &*handle.cast::<Handle>();
         (configuration_of(handle), handle.worker, handle.number)
@@ -291,13 +295,13 @@ extern "C" fn envoy_dynamic_module_on_http_filter_response_trailers(
     0
 }
 
-/// Ends a request, before Envoy writes access logs.
+/// Ends a request; Envoy calls this before it writes access logs.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn envoy_dynamic_module_on_http_filter_stream_complete(
     stream: EnvoyStream,
     handle: *mut c_void,
 ) {
-    // SAFETY: the pointer comes from `filter_new`, and nobody else has a reference now.
+    // SAFETY: the pointer comes from `filter_new`, and no other reference to the handle exists now.
     unsafe {
         let was_held = (*handle.cast::<Handle>()).was_paused;
         with(handle, (), |configuration, at| {
@@ -311,7 +315,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_stream_complete(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn envoy_dynamic_module_on_http_filter_destroy(handle: *mut c_void) {
-    // SAFETY: the pointer comes from `filter_new`, and Envoy does not use it again.
+    // SAFETY: the pointer comes from `filter_new`, and this is its last use.
     let handle = unsafe { Box::from_raw(handle.cast::<Handle>()) };
     // SAFETY: the configuration outlives its requests.
     let configuration = unsafe { configuration_of(&handle) };
@@ -323,7 +327,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_destroy(handle: *mut c_
     }
 }
 
-/// Calls back a held request on its worker.
+/// Handles the callback that was scheduled for a held request, on its worker.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(
     _stream: EnvoyStream,
@@ -338,7 +342,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(
     };
 }
 
-/// Calls back a configuration on the main thread.
+/// Handles a callback that was scheduled for the configuration, on the main thread.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(
     _envoy: EnvoyConfig,
@@ -350,7 +354,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(
     guard(Some(configuration), (), || configuration.scheduled(event));
 }
 
-/// Ends a call, on the main thread.
+/// Handles the completion of an HTTP call, on the main thread.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_callout_done(
     _envoy: EnvoyConfig,
@@ -362,7 +366,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_callout_don
     chunks: *const EnvoyBytes,
     chunk_count: usize,
 ) {
-    // SAFETY: the pointer comes from `config_new`, and the others are as Envoy passes them.
+    // SAFETY: the pointer comes from `config_new`, and Envoy passes valid headers and chunks.
     let (configuration, headers, body) = unsafe {
         (
             &*config.cast::<Configuration>(),
@@ -375,14 +379,14 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_callout_don
     });
 }
 
-/// Panics at the request of a test, in the hook that the header names.
+/// Panics if the header `x-loudou-trap`, which tests set, names this hook.
 #[cfg(feature = "trap-for-tests")]
 fn trap(stream: EnvoyStream, hook: &[u8]) {
     let wanted = stream.header(abi::Map::Request, "x-loudou-trap");
     assert!(wanted.as_deref() != Some(hook), "a test requested it");
 }
 
-// Hooks that Envoy requires, and that the module has no use for.
+// Hooks that Envoy requires but the module does not use.
 
 #[unsafe(no_mangle)]
 extern "C" fn envoy_dynamic_module_on_http_filter_http_callout_done(

@@ -1,4 +1,4 @@
-//! The host during one callback.
+//! Implements the host interface of the filter for one callback.
 
 use std::cell::{Cell, RefCell};
 use std::mem;
@@ -15,46 +15,47 @@ use crate::metadata;
 use crate::metrics;
 use crate::plugin::Configuration;
 
-/// An effect on a request. Envoy's function for it calls the module back before it returns, so the
-/// hook calls that function only after it has released the lock of the role.
+/// An action on a request that the role has requested. Envoy's function for this action may invoke
+/// hooks of the module before it returns, so the module calls it only after it has released the
+/// role's lock.
 #[derive(Debug)]
 pub(crate) enum Effect {
-    /// Answers the request with this number.
+    /// Sends a response to the request with this number.
     Reply(u32, Reply),
     /// Resumes the request with this number.
     Resume(u32),
 }
 
-/// The response to a call. Without headers if the call failed.
+/// The response to an HTTP call; it has no headers if the call failed.
 #[derive(Debug, Default)]
 pub(crate) struct Response {
     pub(crate) headers: Lines,
     pub(crate) body: Vec<u8>,
 }
 
-/// Facts about a request that Envoy does not keep for a module.
+/// Facts about a request that Envoy does not record for modules.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Facts {
-    /// Time at which its headers came. Zero if nothing depends on it.
+    /// Time at which the request headers arrived; zero if no code needs it.
     pub(crate) since: Nanos,
-    /// Bytes of the response's body so far.
+    /// Number of response body bytes so far.
     pub(crate) response_bytes: u64,
 }
 
-/// Implementation of [`Host`] by Envoy's functions for modules.
+/// Implements [`Host`] with Envoy's dynamic module functions.
 #[derive(Debug)]
 pub(crate) struct NativeHost<'a> {
     configuration: &'a Configuration,
-    /// Number of the worker whose role is called.
+    /// Index of the worker whose role is being called.
     worker: usize,
     /// The current request.
     stream: Cell<(u32, EnvoyStream)>,
-    /// Facts about it.
+    /// Facts about the current request.
     facts: Cell<Facts>,
-    /// Response that is passed to the role in this callback.
+    /// Response to an HTTP call that this callback delivers to the role.
     response: RefCell<Response>,
     effects: RefCell<Vec<Effect>>,
-    /// Period of the timer in milliseconds, if the role has set it.
+    /// Period in milliseconds that the role has set for its timer in this callback, if any.
     timer_ms: Cell<Option<u32>>,
 }
 
@@ -72,32 +73,32 @@ impl<'a> NativeHost<'a> {
         }
     }
 
-    /// Makes a request the current one.
+    /// Makes this request the current one.
     pub(crate) fn enter(&self, number: u32, stream: EnvoyStream) {
         self.stream.set((number, stream));
     }
 
-    /// Sets what is known about the current request.
+    /// Records facts about the current request.
     pub(crate) fn know(&self, facts: Facts) {
         self.facts.set(facts);
     }
 
-    /// Sets the response that the role is called with.
+    /// Stores the response that the role reads next.
     pub(crate) fn receive(&self, response: Response) {
         self.response.replace(response);
     }
 
-    /// Takes the effects that the role has caused so far.
+    /// Takes the effects that the role has requested so far.
     pub(crate) fn take_effects(&self) -> Vec<Effect> {
         mem::take(&mut self.effects.borrow_mut())
     }
 
-    /// Returns true if the role has caused an effect.
+    /// Returns true if the role has requested an effect.
     pub(crate) fn has_effects(&self) -> bool {
         !self.effects.borrow().is_empty()
     }
 
-    /// Takes the period of the timer, if the role has set it.
+    /// Takes the timer period that the role has set, if any.
     pub(crate) fn take_timer_ms(&self) -> Option<u32> {
         self.timer_ms.take()
     }
@@ -186,7 +187,7 @@ impl Host for NativeHost<'_> {
         }
     }
 
-    /// Envoy returns one metadata value at a time to a module.
+    /// Envoy gives a module only one metadata value per call.
     fn metadata(&self, path: &[String]) -> Vec<u8> {
         let Some((namespace, key)) = path.first().zip(path.get(1)) else {
             return Vec::new();
@@ -211,7 +212,7 @@ impl Host for NativeHost<'_> {
         self.current().set_header(Map::Request, name, value);
     }
 
-    /// Uses the name under which Envoy stores a property that a Wasm filter sets.
+    /// Stores the value under the name that Envoy uses when a Wasm filter sets a property.
     fn set_property(&self, name: &str, value: &str) {
         self.current()
             .set_filter_state(&format!("wasm.{name}"), value);
@@ -239,7 +240,8 @@ impl Host for NativeHost<'_> {
         self.effects.borrow_mut().push(Effect::Resume(stream));
     }
 
-    /// The hooks make a request the current one before they call its role.
+    /// The hooks select the request before they call its role, so no other request can be selected
+    /// here.
     fn focus(&self, stream: u32) -> bool {
         self.stream.get().0 == stream
     }
@@ -315,12 +317,13 @@ pub(crate) fn log(level: LogLevel, line: &str) {
     abi::log(level, line);
 }
 
-/// Returns Envoy's response flags, which a module cannot read. Only failures of the upstream can be
-/// derived, from the response code details.
+/// Approximates Envoy's response flags, which a module cannot read. Only upstream failures can be
+/// derived from the response code details.
 fn flags_of(details: &[u8]) -> u64 {
-    /// Envoy's flag of a response without a healthy upstream, for all failures of upstreams.
+    /// Envoy's flag for a response without a healthy upstream; stands for every upstream failure
+    /// here.
     const FAILED: u64 = 0x2;
-    // Envoy adds the reason in braces.
+    // Envoy appends the failure reason in braces.
     let name = details
         .split(|byte| *byte == b'{')
         .next()
@@ -341,8 +344,8 @@ fn flags_of(details: &[u8]) -> u64 {
     if is_failure { FAILED } else { 0 }
 }
 
-/// Returns an address as the Wasm host writes it: with its port, and brackets around IPv6. Some
-/// versions of Envoy return the address with its port to a module, and others without it.
+/// Formats an address as the Wasm host does: with its port, and with brackets around an IPv6
+/// address. Some versions of Envoy give a module the address with its port, others without it.
 fn with_port(address: Vec<u8>, port: Option<u64>) -> Vec<u8> {
     let text = str::from_utf8(&address).ok();
     let ip = text.and_then(|text| text.parse::<IpAddr>().ok());

@@ -1,17 +1,16 @@
-//! Dynamic metadata in protobuf form.
+//! Encodes Envoy's dynamic metadata in protobuf form.
 //!
-//! The filter reads the form that Wasm filters get, in which types are certain. Envoy tells a module
-//! one value of an outermost key. So an object is written without its contents, and rules that would
-//! read them are refused.
+//! The filter expects metadata in the protobuf form that Wasm filters receive, which includes the type of each value. A
+//! module, however, can read only values of top-level keys, one at a time. An object is therefore encoded as empty, and
+//! rules that would read its contents are rejected.
 //!
-//! To read a value, a module has to ask for it with a type, and Envoy logs an error if the value has
-//! another type. So the types of values are remembered, and the last type of a key is asked for
-//! first.
+//! A module must request a value with a type, and Envoy logs an error if the value has another type. Each thread
+//! therefore remembers the type of each value, and requests the last known type first.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-/// Maximum number of keys whose types each thread remembers. Only keys that rules name are read.
+/// Maximum number of keys for which a thread remembers types. Only keys that occur in rules are read.
 const MAX_KINDS: usize = 4_096;
 
 /// The type of a value.
@@ -28,7 +27,8 @@ thread_local! {
     static KINDS: RefCell<HashMap<Vec<u8>, Kind>> = RefCell::default();
 }
 
-/// Returns the types to ask for, the likeliest first. `key` identifies a value, or the elements of a list.
+/// Returns the types to try, in order, with the most likely type first. `key` identifies a value or the elements of a
+/// list.
 pub(crate) fn kinds(key: &[u8]) -> [Kind; 5] {
     let last = KINDS.with_borrow(|kinds| kinds.get(key).copied());
     let mut kinds = [
@@ -45,7 +45,8 @@ pub(crate) fn kinds(key: &[u8]) -> [Kind; 5] {
     kinds
 }
 
-/// Remembers the type of a value. A value without a known type is read as one of any type next time.
+/// Remembers the type of a value, for the next read. `Kind::Unknown` is not remembered, so the next read tries all
+/// types.
 pub(crate) fn remember(key: Vec<u8>, kind: Kind) {
     if kind == Kind::Unknown {
         return;
@@ -64,11 +65,11 @@ pub(crate) enum Value {
     Number(f64),
     Boolean(bool),
     List(Vec<Self>),
-    /// An object, or a null.
+    /// An object or null.
     Unknown,
 }
 
-// Fields of the messages `Metadata`, `Struct`, `ListValue` and `Value`, and of entries of maps.
+// Field numbers of the messages `Metadata`, `Struct`, `ListValue` and `Value`, and of map entries.
 const ITEMS: u8 = 1;
 const KEY: u8 = 1;
 const ENTRY: u8 = 2;
@@ -82,7 +83,7 @@ const VARINT: u8 = 0;
 const FIXED: u8 = 1;
 const BYTES: u8 = 2;
 
-/// Encodes a value as the message `Metadata`.
+/// Encodes a single value as a `Metadata` message.
 pub(crate) fn encode(namespace: &str, key: &str, value: &Value) -> Vec<u8> {
     let (mut metadata, mut object) = (Vec::new(), Vec::new());
     put_entry(&mut object, key.as_bytes(), &of_value(value));

@@ -1,10 +1,10 @@
-//! Metrics of this process, which are also reported in Envoy's statistics.
+//! Metrics of this process, which Envoy also reports in its statistics.
 //!
-//! Envoy defines the metrics of a module only while a configuration is created, and a module cannot
-//! read them. So the module keeps the value of every metric itself, under a number by which the
-//! filter refers to it. A configuration also defines in Envoy the metrics that its rules will need.
-//! A metric that is first used later, for a rule that only another configuration has, is missing in
-//! Envoy's statistics.
+//! Envoy lets a module define metrics only while it creates a configuration, and never lets it read
+//! them. The module therefore stores the value of every metric itself, under a number that
+//! identifies the metric. Each new configuration also defines in Envoy all metrics that its rules
+//! will use. If a configuration later uses a metric for a rule that only another configuration
+//! contains, Envoy's statistics lack this metric.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -14,9 +14,9 @@ use loudou_filter::host::{MetricId, MetricKind};
 
 use crate::abi::EnvoyConfig;
 
-/// Number of metrics in a block.
+/// Number of metrics per block.
 const BLOCK: usize = 512;
-/// Maximum number of blocks. A rule file of the maximum size has about 5 000 metrics.
+/// Maximum number of blocks. A rule file of maximum size has about 5 000 metrics.
 const BLOCKS: usize = 512;
 
 type Block = [Value; BLOCK];
@@ -24,8 +24,7 @@ type Block = [Value; BLOCK];
 /// The value of a metric.
 struct Value {
     own: AtomicI64,
-    /// Value that replaces this one, for a gauge that is stored with values that can outlive the
-    /// process.
+    /// Replaces `own` for a gauge that is stored together with values that can outlive the process.
     kept: OnceLock<&'static AtomicI64>,
 }
 
@@ -49,7 +48,8 @@ static PROCESS: LazyLock<Registry> = LazyLock::new(|| Registry {
     values: [const { OnceLock::new() }; BLOCKS],
 });
 
-/// Returns the number of a metric. `None` if there are too many.
+/// Returns the number of the metric with this name, and assigns one if necessary. Returns `None` if
+/// there are too many metrics.
 pub(crate) fn define(name: &str) -> Option<MetricId> {
     let numbers = PROCESS.numbers.lock();
     let mut numbers = numbers.unwrap_or_else(PoisonError::into_inner);
@@ -74,8 +74,7 @@ fn value_of(id: MetricId) -> Option<&'static AtomicI64> {
     Some(value.kept.get().copied().unwrap_or(&value.own))
 }
 
-/// Replaces the value of a gauge with a value that is stored with values that can outlive the
-/// process.
+/// Links a gauge to a value that is stored together with values that can outlive the process.
 pub(crate) fn keep(name: &str, gauge: &'static AtomicI64) {
     let value = define(name).and_then(|MetricId(number)| {
         let place = usize::try_from(number).ok()?.checked_rem(BLOCK)?;
@@ -86,13 +85,13 @@ pub(crate) fn keep(name: &str, gauge: &'static AtomicI64) {
     }
 }
 
-/// Reads a counter or gauge.
+/// Returns the value of a counter or gauge.
 pub(crate) fn read(id: MetricId) -> Option<u64> {
     let value = value_of(id)?.load(Ordering::Acquire);
     Some(u64::try_from(value).unwrap_or(0))
 }
 
-/// Adds to a counter or gauge.
+/// Adds `offset` to a counter or gauge.
 pub(crate) fn add(id: MetricId, offset: i64) {
     if let Some(value) = value_of(id) {
         value.fetch_add(offset, Ordering::AcqRel);
@@ -106,12 +105,12 @@ pub(crate) fn set(id: MetricId, value: u64) {
     }
 }
 
-/// Envoy's metrics of one configuration, by the numbers of the process.
+/// Envoy's metrics for one configuration, indexed by the metric's number in this process.
 #[derive(Debug, Default)]
 pub(crate) struct EnvoyMetrics(Vec<Option<(MetricKind, usize)>>);
 
 impl EnvoyMetrics {
-    /// Defines a metric in Envoy, while the configuration is created.
+    /// Defines a metric in Envoy; allowed only while Envoy creates the configuration.
     pub(crate) fn define(
         &mut self,
         config: EnvoyConfig,
@@ -138,7 +137,7 @@ impl EnvoyMetrics {
         self.0.get(place).copied().flatten()
     }
 
-    /// Adds to a counter or gauge.
+    /// Adds `offset` to a counter or gauge in Envoy.
     pub(crate) fn add(&self, config: EnvoyConfig, id: MetricId, offset: i64) {
         match self.find(id) {
             Some((MetricKind::Counter, id)) => {
@@ -149,7 +148,7 @@ impl EnvoyMetrics {
         }
     }
 
-    /// Sets a gauge, or records a value of a histogram.
+    /// Sets a gauge in Envoy, or records a value in a histogram.
     pub(crate) fn record(&self, config: EnvoyConfig, id: MetricId, value: u64) {
         match self.find(id) {
             Some((MetricKind::Histogram, id)) => config.record(id, value),

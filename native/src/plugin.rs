@@ -1,12 +1,11 @@
-//! A configuration of the filter in Envoy: one role per worker, and one on the main thread.
+//! A filter configuration in Envoy, with one role per worker and one on the main thread.
 //!
-//! As in Wasm, each worker has its own role, which other threads do not use while the worker is
-//! busy. A role that has timed work while its worker is idle does it on the main thread, under the
-//! role's lock. The role on the main thread activates the configuration and does its timed work
-//! even if no worker gets a request.
+//! As in Wasm, each worker has its own role, which only the worker's thread uses while the worker is busy. If timed
+//! work is due while the worker is idle, the role does the work on the main thread, under the role's lock. The main
+//! thread's own role activates the configuration, and does its timed work even if no worker receives requests.
 //!
-//! All parts of a role that are not thread-safe, including its requests, are in one [`Worker`] behind one lock. Envoy's
-//! functions that call back before they return are called without the lock.
+//! Everything in a role that is not thread-safe, including its requests, is in one [`Worker`] behind one lock. That
+//! lock is released before any call of an Envoy function that may call back before it returns.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem;
@@ -31,12 +30,12 @@ use crate::metrics::{self, EnvoyMetrics};
 use crate::timer::{self, Set};
 use crate::values::Values;
 
-/// Names under which Envoy's configuration selects a role.
+/// Names in Envoy's configuration that select a role.
 const DATA: &str = "loudou";
 const ADMIN: &str = "loudou-admin";
-/// Counter of panics that were caught.
+/// Counter of caught panics.
 const PANICS: &str = "loudou.panics";
-/// Event of a configuration's scheduler: calls wait to be sent. Event `n + 1` is for worker `n`.
+/// Scheduler event that makes the main thread send the queued calls. Event `n + 1` wakes the role of worker `n`.
 const SEND_CALLS: u64 = 0;
 
 /// A configuration of the filter.
@@ -45,17 +44,17 @@ pub(crate) struct Configuration {
     own: Weak<Self>,
     envoy: EnvoyConfig,
     plugin: Plugin,
-    /// Envoy's metrics, once all are defined.
+    /// Envoy's metrics, set once all metrics are defined.
     metrics: OnceLock<EnvoyMetrics>,
-    /// The values of the namespace, once a configuration of the data role has opened them.
+    /// The namespace's values, set once a configuration with the data role has opened them.
     values: OnceLock<&'static Values>,
-    /// Envoy's metrics while the configuration is created.
+    /// Collects Envoy's metrics while the configuration is created.
     defined: Mutex<EnvoyMetrics>,
     panics: OnceLock<MetricId>,
-    /// Calls back on the main thread, until the configuration ends. It is used under its lock, because Envoy's main
-    /// thread may end at once after that.
+    /// Schedules callbacks on the main thread; `None` after the configuration has ended. The lock is held while the
+    /// scheduler is used, so that the main thread cannot delete the scheduler at the same time.
     scheduler: Mutex<Option<Scheduler>>,
-    /// One slot per worker, and the last one for the main thread.
+    /// One slot per worker, followed by the slot of the main thread.
     slots: Vec<Slot>,
     calls: Mutex<Calls>,
 }
@@ -64,31 +63,33 @@ pub(crate) struct Configuration {
 #[derive(Debug, Default)]
 struct Slot {
     worker: Mutex<Worker>,
-    /// Calls back the held requests on their worker, by their numbers.
+    /// Schedulers that call back held requests on their worker, keyed by request number.
     wakers: Mutex<BTreeMap<u32, Scheduler>>,
-    /// Responses to the calls of the role.
+    /// Responses to the role's calls, which the role has not yet handled.
     responses: Mutex<VecDeque<(u32, Response)>>,
-    /// True from the moment at which a held request was woken until Envoy calls it back. If the request ends before
-    /// that, another request must be woken.
+    /// True from the time a held request is woken until Envoy calls it back. If that request ends first, another
+    /// request must be woken.
     is_woken: AtomicBool,
 }
 
-/// The role of a worker with its requests.
+/// A worker's role and its requests.
 #[derive(Debug, Default)]
 struct Worker {
     role: Option<Role>,
     caches: RecordCaches,
     requests: ByContext<Request>,
-    /// Number of the latest request. Numbers rise, because requests that are due at one time pass in their order.
+    /// Number of the latest request. Numbers increase, because requests that become due at the same time are released
+    /// in number order.
     latest: u32,
     timer: Timer,
-    /// Requests that were due on the main thread, and that their worker must decide or resume.
+    /// Requests that became due while the role ran on the main thread, and that the worker must decide again.
     again: VecDeque<Redecision>,
     resumed: Vec<u32>,
 }
 
 impl Worker {
-    /// Returns the number of a new request. Numbers wrap after four billion requests, and a stream may be that old.
+    /// Returns a number for a new request. Numbers wrap after four billion requests, and a very long stream may still
+    /// use an old number.
     fn next_number(&mut self) -> u32 {
         loop {
             self.latest = self.latest.wrapping_add(1).max(1);
@@ -98,15 +99,15 @@ impl Worker {
         }
     }
 
-    /// Returns true if timed work is due, or if requests must be decided again or resumed.
+    /// Returns true if timed work is due or if requests are waiting to be resumed or decided again.
     fn has_work(&self) -> bool {
         self.timer.is_due() || !self.again.is_empty() || !self.resumed.is_empty()
     }
 }
 
-// SAFETY: a role is not `Send` because it counts references without atomics. All references are in
-// the role, its caches and its requests, so they are all in one `Worker`, and only the thread that
-// has the lock of its slot can reach any of them.
+// SAFETY: a role is not `Send` because it contains non-atomic reference counts. All references are in the role, its
+// caches and its requests, and therefore in one `Worker`, which only the thread that holds the lock of its slot can
+// reach.
 #[expect(unsafe_code, reason = "see above")]
 unsafe impl Send for Worker {}
 
@@ -114,19 +115,18 @@ unsafe impl Send for Worker {}
 struct Request {
     envoy: EnvoyStream,
     stream: Stream,
-    /// True if the request has been held, so that it may have a waker.
+    /// True if the request has ever been held; it may then have a waker.
     was_held: bool,
     facts: Facts,
 }
 
-/// The state of a request after its headers.
+/// What the hook must know about a request after its headers were processed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Begun {
     pub(crate) action: Action,
-    /// True if the module must see the headers of the response.
+    /// True if the module must process the response headers.
     pub(crate) needs_response: bool,
-    /// True if the cost of the request may depend on its end, so that the bytes of the response are
-    /// counted.
+    /// True if the cost of the request may depend on how it ends; the module then counts the bytes of the response.
     pub(crate) settles: bool,
 }
 
@@ -137,12 +137,12 @@ struct Timer {
     next: Option<Set>,
 }
 
-/// Calls to other services.
+/// HTTP calls to other services.
 #[derive(Debug, Default)]
 struct Calls {
     latest: u32,
     unsent: Vec<Call>,
-    /// Worker and number of each call in flight, by Envoy's number.
+    /// Worker and call number of each call in flight, keyed by Envoy's call number.
     in_flight: HashMap<u64, (usize, u32)>,
 }
 
@@ -161,8 +161,8 @@ impl Timer {
         self.next.is_some_and(|next| next.is_due(clock::instant()))
     }
 
-    /// Applies the period that the role has set. Without a change, a timer that has fired runs
-    /// again.
+    /// Sets the timer to the period that the role requested. If the role requested none, only restarts a timer that has
+    /// fired.
     fn set(&mut self, configuration: &Configuration, worker: usize, period_ms: Option<u32>) {
         if let Some(period_ms) = period_ms {
             self.next.take().into_iter().for_each(timer::cancel);
@@ -176,8 +176,8 @@ impl Timer {
 }
 
 impl Configuration {
-    /// Creates a configuration from its JSON text. Returns `None`, after it has logged the
-    /// problems, if it is invalid. Runs on the main thread.
+    /// Creates a configuration from its JSON text. Returns `None` if the configuration is invalid, and logs the
+    /// problems. Must be called on the main thread.
     pub(crate) fn new(envoy: EnvoyConfig, name: &[u8], json: &[u8]) -> Option<Arc<Self>> {
         let plugin = match read(name, json) {
             Ok(plugin) => plugin,
@@ -217,8 +217,8 @@ impl Configuration {
             let _first = configuration.values.set(Values::open(file)?);
         }
         configuration.define_metrics();
-        // A role that was created later, with the first request of its worker, could mistake an old configuration for a
-        // new one.
+        // Create all roles now: a role that was created later, by the first request of its worker, could mistake an old
+        // configuration for a new one.
         if !abi::only_validates() {
             for worker in 0..slots {
                 configuration.with(worker, |_, _| {});
@@ -237,7 +237,7 @@ impl Configuration {
         let _first = self.metrics.set(defined);
     }
 
-    /// Returns the values of the namespace. `None` while no configuration of the data role has opened them.
+    /// Returns the values of the namespace. Returns `None` until a configuration with the data role has opened them.
     pub(crate) fn values(&self) -> Option<&'static Values> {
         if let Some(values) = self.values.get() {
             return Some(values);
@@ -255,7 +255,8 @@ impl Configuration {
         Some(id)
     }
 
-    /// Ends the configuration. Runs on the main thread, when all its requests have ended.
+    /// Closes the configuration. Envoy calls this on the main thread after all requests of the configuration have
+    /// ended.
     pub(crate) fn close(&self) {
         lock(&self.scheduler).take();
         for worker in 0..self.slots.len() {
@@ -276,11 +277,12 @@ impl Configuration {
         Some(lock(&slot.worker))
     }
 
-    /// Calls `f` with the state of a worker, which has a role then, and a host. Causes the effects that the role has
-    /// requested, even if `f` panics, because requests that the role has released would hang without them.
+    /// Calls `f` with the worker's state and a host; creates the worker's role first if necessary. Afterwards applies
+    /// the effects that the role has requested, even if `f` panics, because requests that the role has released would
+    /// otherwise hang.
     ///
-    /// Effects call functions of streams. So this may run only on the worker's thread, or while the worker has no
-    /// request.
+    /// Applying an effect calls Envoy's functions for a stream. So this function may run only on the worker's thread,
+    /// or while the worker has no requests.
     fn with<T>(
         &self,
         worker: usize,
@@ -307,11 +309,11 @@ impl Configuration {
         Some(result.unwrap_or_else(|panic| resume_unwind(panic)))
     }
 
-    /// Causes effects on requests of the current thread's worker.
+    /// Applies effects to requests of the current thread's worker.
     fn cause(&self, worker: usize, effects: Vec<Effect>) {
         for effect in effects {
             let (Effect::Reply(number, _) | Effect::Resume(number)) = &effect;
-            // An effect before this one may have ended the request.
+            // An earlier effect may have ended this request.
             let found = self.worker(worker).and_then(|mut state| {
                 let request = state.requests.get_mut(*number)?;
                 Some((request.envoy, request.was_held))
@@ -329,8 +331,8 @@ impl Configuration {
         }
     }
 
-    /// Handles the headers of a request. Calls `begin` with the request's number, before Envoy can
-    /// call back.
+    /// Handles the request headers. Calls `begin` with the number of the request before Envoy can invoke another
+    /// callback for it.
     pub(crate) fn request_headers(
         &self,
         worker: usize,
@@ -350,7 +352,7 @@ impl Configuration {
             let is_held = action == Action::Pause && !host.has_effects();
             if is_held {
                 self.keep_waker(worker, number, stream);
-                // Work may already wait for the main thread, which may be busy.
+                // Timed work or responses may already be queued for the main thread, which may be busy.
                 if state.has_work() || self.has_responses(worker) {
                     self.wake_held(worker);
                 }
@@ -383,7 +385,7 @@ impl Configuration {
         })
     }
 
-    /// Handles a part of a request's body, or its trailers.
+    /// Handles a chunk of the request body, or the request trailers.
     pub(crate) fn request_rest(
         &self,
         (worker, number): (usize, u32),
@@ -403,7 +405,7 @@ impl Configuration {
         action.flatten().unwrap_or(Action::Continue)
     }
 
-    /// Handles the headers of a response.
+    /// Handles the response headers.
     pub(crate) fn response_headers(&self, (worker, number): (usize, u32), stream: EnvoyStream) {
         self.with(worker, |state, host| {
             host.enter(number, stream);
@@ -417,7 +419,7 @@ impl Configuration {
         });
     }
 
-    /// Counts the bytes of a part of the response.
+    /// Adds the size of a response chunk to the request's byte count.
     pub(crate) fn response_body(&self, (worker, number): (usize, u32), stream: EnvoyStream) {
         let size = stream.response_part_size();
         if let Some(mut state) = self.worker(worker)
@@ -432,8 +434,8 @@ impl Configuration {
     pub(crate) fn end(&self, (worker, number): (usize, u32), stream: EnvoyStream, was_held: bool) {
         if was_held && let Some(slot) = self.slots.get(worker) {
             self.forget_waker(worker, number);
-            // The request may have been the one that was woken. Another one must be called back in its place, and not
-            // here, because Envoy is destroying a stream.
+            // The ended request may be the one that was woken. Another request must be woken in its place, but must not
+            // run here, because Envoy is destroying a stream.
             if slot.is_woken.swap(false, Ordering::AcqRel) {
                 self.wake(worker);
             }
@@ -449,8 +451,8 @@ impl Configuration {
         });
     }
 
-    /// Lets a role do its timed work and handle responses, on its worker's thread. Also resumes requests, and decides
-    /// requests again.
+    /// Lets the worker's role do its timed work and handle responses, on the worker's thread. Also resumes requests,
+    /// and decides waiting requests again.
     pub(crate) fn serve(&self, worker: usize) {
         if let Some(slot) = self.slots.get(worker) {
             slot.is_woken.store(false, Ordering::Release);
@@ -476,9 +478,9 @@ impl Configuration {
         });
     }
 
-    /// Lets the role of an idle worker do its timed work and handle responses, on the main thread. The worker itself
-    /// then resumes and decides requests, because only its thread may call functions of its streams. A role answers
-    /// requests only when it decides them, which does not happen here.
+    /// Lets an idle worker's role do its timed work and handle responses, on the main thread. Requests that become due
+    /// are left to the worker, because only its thread may call Envoy's functions for its streams. The role sends
+    /// responses to requests only when it decides them, which does not happen here.
     fn serve_idle(&self, worker: usize) {
         let host = NativeHost::new(self, worker);
         let Some(mut state) = self.worker(worker) else {
@@ -499,20 +501,20 @@ impl Configuration {
         }
     }
 
-    /// Passes responses to a role, and lets it do its timed work. Requests that must be decided again are added to the
-    /// state.
+    /// Passes queued responses to a role, and lets it do its timed work. Requests that must be decided again are added
+    /// to `state.again`.
     fn work(&self, worker: usize, state: &mut Worker, host: &NativeHost<'_>) {
         let Some(role) = &mut state.role else {
             return;
         };
-        // Takes the responses one by one, so that a panic loses only one of them.
+        // Takes one response at a time, so that a panic loses only one of them.
         while let Some((call, response)) = self.next_response(worker) {
             let size = response.body.len();
             host.receive(response);
             state.again.extend(role.called(host, call, size));
         }
         if state.timer.is_due() {
-            // A timer that runs already is not lost if the role panics.
+            // Restart the timer before the role runs, so that a panic of the role does not stop the timer.
             state.timer.next = None;
             state.timer.set(self, worker, None);
             state.again.extend(role.tick(host));
@@ -529,8 +531,8 @@ impl Configuration {
         slot.is_some_and(|slot| !lock(&slot.responses).is_empty())
     }
 
-    /// Wakes the role of a worker, from any thread: on its worker if a request is held there, and
-    /// otherwise on the main thread, because only a request can be called back on a worker.
+    /// Wakes the role of a worker; may be called from any thread. The role runs on its worker if a request is held
+    /// there, and otherwise on the main thread, because Envoy can call back only requests on a worker.
     pub(crate) fn wake(&self, worker: usize) {
         if !self.wake_held(worker) {
             self.wake_main(event_of(worker));
@@ -543,7 +545,7 @@ impl Configuration {
         }
     }
 
-    /// Wakes a held request of a worker. Returns false if there is none.
+    /// Wakes a held request of the worker, so that the role runs on its thread. Returns false if no request is held.
     fn wake_held(&self, worker: usize) -> bool {
         let Some(slot) = self.slots.get(worker) else {
             return false;
@@ -584,8 +586,8 @@ impl Configuration {
         }
     }
 
-    /// Queues a call of a role. The main thread sends it, because a call of a request would end
-    /// with the request. Returns its number.
+    /// Queues an HTTP call for a role, and returns the number of the call. The main thread sends the call on behalf of
+    /// the configuration, because a call on behalf of a request would be cancelled when the request ends.
     pub(crate) fn post(&self, worker: usize, request: &Outgoing<'_>) -> u32 {
         let own = [
             (":method", "POST"),
@@ -626,8 +628,7 @@ impl Configuration {
         }
     }
 
-    /// Passes the response to a call on to the role that made the call. Without headers if it
-    /// failed.
+    /// Passes a response to the role that made the call. A failed call has a response without headers.
     pub(crate) fn called(&self, id: u64, headers: Lines, body: Vec<u8>) {
         let call = lock(&self.calls).in_flight.remove(&id);
         if let Some((worker, number)) = call {
@@ -642,7 +643,7 @@ impl Configuration {
         }
     }
 
-    /// Adds to a metric.
+    /// Adds `offset` to a counter or gauge.
     pub(crate) fn add_to_metric(&self, id: MetricId, offset: i64) {
         metrics::add(id, offset);
         if let Some(metrics) = self.metrics.get() {
@@ -650,7 +651,7 @@ impl Configuration {
         }
     }
 
-    /// Sets a gauge, or records a value of a histogram.
+    /// Sets a gauge, or records a value in a histogram.
     pub(crate) fn record(&self, id: MetricId, value: u64) {
         metrics::set(id, value);
         if let Some(metrics) = self.metrics.get() {
@@ -658,7 +659,8 @@ impl Configuration {
         }
     }
 
-    /// Returns true if all requests are calls of the admin API, whose tokens no other filter should see.
+    /// Returns true if every request of this configuration is a call of the admin API, whose token other filters must
+    /// not see.
     pub(crate) fn is_admin(&self) -> bool {
         matches!(self.plugin, Plugin::Admin(_))
     }
@@ -670,8 +672,8 @@ impl Configuration {
         }
     }
 
-    /// Returns the slot of a worker. Requests on another thread, such as requests of an internal listener, are in the
-    /// main thread's slot.
+    /// Returns the index of the slot for an Envoy worker index. Requests on other threads, such as requests of an
+    /// internal listener, use the main thread's slot.
     pub(crate) fn slot_of(&self, worker: usize) -> usize {
         worker.min(self.slots.len().saturating_sub(1))
     }
@@ -683,12 +685,12 @@ fn event_of(worker: usize) -> u64 {
         .saturating_add(1)
 }
 
-/// Locks a mutex. A panic while it was locked was caught and counted.
+/// Locks a mutex, and ignores poisoning. A panic that poisoned the mutex has already been caught and counted.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads a configuration. Returns its problems as log lines.
+/// Parses a configuration. Returns its problems as log lines if it is invalid.
 fn read(name: &[u8], json: &[u8]) -> Result<Plugin, Vec<String>> {
     let (plugin, warnings) = plugin::read(json)?;
     for warning in warnings {
@@ -714,13 +716,13 @@ fn read(name: &[u8], json: &[u8]) -> Result<Plugin, Vec<String>> {
     }
 }
 
-/// Sends a response. For a gRPC request, Envoy turns it into a response that has only headers, and turns the body into
+/// Sends a response. For a gRPC request, Envoy converts the response to a headers-only response, and sends the body as
 /// the gRPC message.
 fn send(stream: EnvoyStream, reply: &Reply) {
     let grpc_status = reply.grpc_status.map(|status| status.to_string());
     let headers = reply.headers.iter();
     let headers = headers.map(|(name, value)| (&**name, value.as_str()));
-    // Without this header, Envoy would derive the status from the HTTP status.
+    // Without this header, Envoy would derive the gRPC status from the HTTP status.
     let status = grpc_status.as_deref().map(|status| ("grpc-status", status));
     let headers = headers.chain(status);
     stream.send_response(reply.status, headers, &reply.body, &reply.details);

@@ -1,8 +1,8 @@
-//! The values that all workers share, in place of Envoy's shared data. If they are in a file, they survive restarts of
-//! Envoy.
+//! Key-value store that all workers share; it replaces Envoy's shared data. If the store is in a file, its values
+//! survive restarts of Envoy.
 //!
-//! As in Envoy's shared data, each value has a version number that changes at each write, and a write can require that
-//! the number has not changed since the value was read. Values are never removed.
+//! As in Envoy's shared data, each value has a version number that changes with every write, and a write can require
+//! that the version number has not changed since the value was read. Values are never removed.
 //!
 //! ```text
 //! head    magic u64 | format u32 | lines u32 | buckets u32 | opened at u64 | boot id | …    4 KiB
@@ -11,19 +11,20 @@
 //! blocks  units u32 | number u32 | value's size u32 | key's size u32 | key | value          n × 64 bytes
 //! ```
 //!
-//! A key's hash selects its line, whose lock covers all values of the line. A reference contains a part of the hash and
-//! the place of the value's block. If a line is full, further references are in an additional line, which is stored in
-//! a block.
+//! The hash of a key selects a line, whose lock protects all values of that line. A reference contains part of the
+//! key's hash and the position of the value's block. If all references of a line are in use, more references are stored
+//! in an overflow line, which occupies a block.
 //!
-//! A process may be killed at any instruction. Another process, or the next one, then continues with the values as the
-//! dead process left them. So each change takes effect with one atomic store. [`Shared::set`] writes the value into a
-//! free block, and then changes the reference. [`Shared::patch`] changes the value in place, after it has saved the old
-//! bytes in its thread's area. A thread that finds the lock of a dead thread restores the old bytes. A lock contains
-//! the number of its thread, and how often the number of its process has been assigned. A process is alive as long as
-//! it holds the file lock of its number ([`Region::claim`]).
+//! A process may be killed at any instruction. Other processes, or the next one to open the file, then continue with
+//! the values as the dead process left them. Each change must therefore take effect with a single atomic store.
+//! [`Shared::set`] writes the value into a free block, and then replaces the reference. [`Shared::patch`] saves the old
+//! bytes in its thread's undo area, and then changes the value in place. If a thread finds a lock that a dead thread
+//! holds, it restores the old bytes. A lock contains the number of the thread that holds it, and the turn of its
+//! process: how many times the process number has been assigned. A process counts as alive while it holds the file lock
+//! for its number ([`Region::claim`]).
 //!
-//! Free blocks are listed by size. If a process dies after it has removed a block from a list, the block is lost until
-//! the file is opened again ([`file`]).
+//! Free blocks are kept in lists by size. If a process dies after it has removed a block from a list but before it uses
+//! the block, the block is lost until the file is next opened by a single process ([`file`]).
 
 use std::cell::RefCell;
 use std::io;
@@ -47,110 +48,111 @@ mod tests;
 
 /// First bytes of a file.
 const MAGIC: u64 = u64::from_le_bytes(*b"LOUDOU\r\n");
-/// First bytes of a file whose head is not yet complete.
+/// First bytes of a file whose header is incomplete.
 const CREATING: u64 = u64::from_le_bytes(*b"LOUDOU..");
-/// Size of a cache line, a line of the table and a unit of blocks, in bytes.
+/// Size in bytes of a cache line, a table line and a unit of block allocation.
 const UNIT: u64 = 64;
 
-// Places in the head.
+// Offsets in the header.
 const MAGIC_AT: u64 = 0;
 const FORMAT_AT: u64 = 8;
 const LINES_AT: u64 = 12;
 const BUCKETS_AT: u64 = 16;
 const OPENED_AT: u64 = 24;
 const BOOT_AT: u64 = 32;
-/// End of the blocks.
+/// Offset of the end of the blocks.
 const END_AT: u64 = 48;
-/// Gauges that are stored with the values, because they must agree with them.
+/// Gauges that are stored next to the values, because they must be consistent with them.
 const GAUGES_AT: u64 = 56;
 const GAUGES: u64 = 3;
-/// Identity of a process: process identifier u32, restart epoch u32, base identifier u64.
+/// Identity of each process that has the file open: process identifier u32, restart epoch u32, base identifier u64.
 const PROCESSES_AT: u64 = 128;
 const PROCESS_BYTES: u64 = 16;
-/// How often each process number has been assigned, u32 each.
+/// Number of times that each process number has been assigned, u32 each.
 const TURNS_AT: u64 = 192;
-/// Lock of the end of the blocks.
+/// Lock that protects the end of the blocks.
 const END_LOCK_AT: u64 = 208;
-/// Lists of free blocks: lock u32, first block u32.
+/// Free lists: lock u32, first block u32.
 const LISTS_AT: u64 = 256;
 const LISTS: u64 = 168;
 const LIST_BYTES: u64 = 8;
 
 const AREAS_AT: u64 = 4096;
-/// Maximum number of processes that have a file open at the same time. There are two during a hot restart.
+/// Maximum number of processes that have a file open at the same time. Two processes share the file during a hot
+/// restart.
 const PROCESSES: u32 = 4;
-/// Maximum number of threads per process that use the values at the same time.
+/// Maximum number of threads per process that can use the store at the same time.
 const THREADS: u32 = 512;
 const _: () = assert!(PROCESSES * THREADS == 4 * 512, "an area per thread");
 const AREAS: u64 = 4 * 512;
 const AREA_BYTES: u64 = 256;
 const LINES_START: u64 = AREAS_AT + AREAS * AREA_BYTES;
 
-// Places in an area, which describes an unfinished change and how to undo it.
+// Offsets in a thread's undo area, which describes an unfinished change and how to undo it.
 const IS_CHANGING_AT: u64 = 0;
 const LOCK_AT: u64 = 8;
 const PLACE_AT: u64 = 16;
 const SIZE_AT: u64 = 24;
 const OLD_AT: u64 = 64;
 
-// Places in a line.
+// Offsets in a line.
 const NEXT_AT: u64 = 4;
 const REFERENCES_AT: u64 = 8;
 const REFERENCES: u64 = 6;
 
-// Places in a block.
+// Offsets in a block.
 const UNITS_AT: u64 = 0;
 const NUMBER_AT: u64 = 4;
 const VALUE_SIZE_AT: u64 = 8;
 const KEY_SIZE_AT: u64 = 12;
 const BLOCK_HEAD: u64 = 16;
 
-/// The file grows by at least this many bytes.
+/// Minimum number of bytes by which the file grows.
 const STEP: u64 = 1 << 20;
-/// Numbers of attempts of a thread that waits for a lock. It first spins, then yields, and then sleeps between
+/// Limits of a thread's attempts to take a lock. The thread first spins, then yields, and finally sleeps between
 /// attempts.
 const SPINS: u32 = 100;
 const YIELDS: u32 = 2_000;
 const SLEEPS: u32 = 20_000;
-/// Size for which the first block of names has room, in bytes: as many names as buckets, of 16 bytes.
+/// Number of bytes reserved for a value that contains names: enough for one name of 16 bytes per bucket of a page.
 const NAMES: u32 = 400;
-/// Kind of names in a key; see [`loudou_store::names`].
+/// Byte in a key that marks a value with names; see [`loudou_store::names`].
 const NAMES_KIND: u8 = b'n';
 
-/// Values by key.
+/// A key-value store in mapped memory.
 #[derive(Debug)]
 pub(crate) struct Shared {
     region: Region,
-    /// Number of this process among those that have the file open.
+    /// Number of this process among the processes that have the file open.
     process: u32,
-    /// How often this process number has been assigned. It distinguishes locks of this process from locks of an earlier
-    /// process with the same number.
+    /// Number of times that this process number has been assigned. It distinguishes this process's locks from locks of
+    /// an earlier process with the same number.
     turn: u32,
-    /// True if a value could not be written because the file cannot grow.
+    /// True if a write has failed because the file cannot grow.
     is_full: AtomicBool,
     lines: u64,
-    /// Size for which the first block of a page has room, in bytes.
+    /// Number of bytes reserved for the first block of each page.
     page_room: AtomicU32,
 }
 
-/// Gauges that must agree with the stored values.
+/// Gauges that must be consistent with the stored values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gauge {
-    /// Number of changes of the rules.
+    /// Number of rule changes.
     Generation,
     /// Number of buckets.
     Used,
-    /// Number of bans by operators.
+    /// Number of bans that operators have set.
     Bans,
 }
 
-/// Place where the value of a key is, or where it could be inserted.
+/// Result of a search for a key: the position of its value, or where a new value can be inserted.
 enum Found {
-    /// Place of the reference, and of the block.
+    /// Offset of the reference, and offset of the block.
     Value(u64, u64),
-    /// Place of a free reference.
+    /// Offset of a free reference.
     Room(u64),
-    /// Place of the last line, which is full.
+    /// Offset of the last line in the chain; all references are in use.
     Full(u64),
 }
 
@@ -164,7 +166,7 @@ impl Drop for Guard<'_> {
 }
 
 impl Shared {
-    /// Creates an empty store in memory, for values of this many buckets.
+    /// Creates an empty in-memory store for this many buckets.
     pub(crate) fn anonymous(buckets: u32) -> io::Result<Self> {
         Self::create(Region::anonymous()?, buckets, 0)
     }
@@ -182,12 +184,12 @@ impl Shared {
         })
     }
 
-    /// Returns true if a value could not be written because the file cannot grow.
+    /// Returns true if a write has failed because the file cannot grow.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full.load(Ordering::Relaxed)
     }
 
-    /// Grows the file to the size that it needs when all buckets are in use.
+    /// Grows the file to the size that it needs if all buckets are in use.
     pub(crate) fn reserve(&self, buckets: u32) -> io::Result<()> {
         let pages = u64::from(buckets).div_ceil(16);
         let page = u64::from(self.page_room.load(Ordering::Relaxed)) + u64::from(NAMES) + 4 * UNIT;
@@ -201,9 +203,10 @@ impl Shared {
         )
     }
 
-    /// Writes the head of an empty store, but not yet its magic number.
+    /// Writes the header of an empty store, except for the magic number.
     fn create(region: Region, buckets: u32, process: u32) -> io::Result<Self> {
-        // Each page has two values, and a line has room for three on average.
+        // Each page of buckets has two values. The table gets one line per three values, on average, so that half of a
+        // line's references are free.
         let lines = u64::from(buckets)
             .div_ceil(16)
             .saturating_mul(2)
@@ -226,14 +229,14 @@ impl Shared {
         Ok(shared)
     }
 
-    /// Sets the expected maximum size of a page, for which its first block gets room. A growing page then does not have
-    /// to move to another block.
+    /// Sets the expected maximum size of a page; new pages get blocks of this size. A page that grows then stays in its
+    /// block.
     pub(crate) fn expect_pages(&self, bytes: usize) {
         let bytes = u32::try_from(bytes).unwrap_or(0).min(1 << 17);
         self.page_room.fetch_max(bytes, Ordering::Relaxed);
     }
 
-    /// Returns a gauge that belongs to the values.
+    /// Returns a gauge that is stored next to the values.
     pub(crate) fn gauge(&self, gauge: Gauge) -> Option<&AtomicI64> {
         let number = match gauge {
             Gauge::Generation => 0,
@@ -243,7 +246,7 @@ impl Shared {
         self.region.i64(GAUGES_AT.saturating_add(number * 8))
     }
 
-    /// Copies a value and returns its version number. `None` if there is no value.
+    /// Copies the value into `value`, and returns its version number. Returns `None` if the key has no value.
     pub(crate) fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Option<Cas> {
         value.clear();
         let (line, tag) = self.line_of(key);
@@ -255,8 +258,8 @@ impl Shared {
         Some(self.field(block, NUMBER_AT)?.load(Ordering::Relaxed))
     }
 
-    /// Writes a value. If `expected` is not 0 and there is a value, its number must be `expected`.
-    /// Returns `None` if there is no room.
+    /// Writes a value. If `expected` is not 0 and the key has a value, the version number must equal `expected`;
+    /// otherwise returns a conflict. Returns `None` if the value cannot be stored.
     pub(crate) fn set(&self, key: &[u8], value: &[u8], expected: Cas) -> Option<Written> {
         let (line, tag) = self.line_of(key);
         let _guard = self.lock(line)?;
@@ -318,7 +321,7 @@ impl Shared {
         patched().is_some()
     }
 
-    /// Writes a patch in such a way that it can be undone if this thread dies at any moment.
+    /// Applies a patch so that another thread can undo it if this thread dies at any instruction.
     fn change(
         &self,
         (line, block): (u64, u64),
@@ -349,7 +352,7 @@ impl Shared {
         Some(())
     }
 
-    /// Undoes the unfinished change of a dead thread in the line with this lock.
+    /// If a dead thread has left a change unfinished in the line with this lock, undoes the change.
     fn take_back(&self, thread: u32, lock: u64) -> Option<()> {
         let area = area_of(thread)?;
         let is_changing = self.field(area, IS_CHANGING_AT)?;
@@ -370,12 +373,12 @@ impl Shared {
         Some(())
     }
 
-    // Lines and blocks. The caller has the lock of the line.
+    // Lines and blocks. Callers hold the lock of the line.
 
-    /// Returns the line of a key, and the part of its hash that references contain.
+    /// Returns the line of a key, and the part of the key's hash that its reference contains.
     fn line_of(&self, key: &[u8]) -> (u64, u32) {
         let hash = hash(key);
-        // Lemire's range reduction needs no division.
+        // Lemire's range reduction avoids a division.
         let line = u128::from(hash).saturating_mul(self.lines.into()) >> 64;
         let line = u64::try_from(line).unwrap_or(0);
         let tag = u32::try_from(hash & 0xffff_ffff).unwrap_or(0);
@@ -384,7 +387,7 @@ impl Shared {
 
     fn find(&self, line: u64, tag: u32, key: &[u8]) -> Option<Found> {
         let (mut line, mut room) = (line, None);
-        // A chain of lines has an end even if the file is damaged.
+        // The limit on the number of lines ends the search even if a damaged chain forms a loop.
         for _ in 0..u16::MAX {
             for place in 0..REFERENCES {
                 let reference = self.reference(line, place)?.load(Ordering::Acquire);
@@ -429,17 +432,19 @@ impl Shared {
 
     #[expect(unsafe_code, reason = "see below")]
     fn bytes(&self, at: u64, size: usize) -> Option<&[u8]> {
-        // SAFETY: the thread holds the lock of the value or owns the area, and the slices end before the next write.
+        // SAFETY: the thread holds the lock that protects the value, or owns the undo area, and the slice ends before
+        // the next write.
         unsafe { self.region.bytes(at, size) }
     }
 
     #[expect(unsafe_code, reason = "see below")]
     fn write(&self, at: u64, bytes: &[u8]) -> Option<()> {
-        // SAFETY: the thread holds the lock of the value or owns the area, or nothing refers to the block yet.
+        // SAFETY: the thread holds the lock that protects the value, or owns the undo area, or no reference to the
+        // block exists yet.
         unsafe { self.region.write(at, bytes) }
     }
 
-    /// Writes a value into a free block.
+    /// Writes a value into a newly allocated block.
     fn block(&self, key: &[u8], value: &[u8], number: Cas) -> Option<u64> {
         let room = match key.len().checked_sub(5).and_then(|kind| key.get(kind)) {
             Some(&KIND) => self.page_room.load(Ordering::Relaxed),
@@ -461,10 +466,10 @@ impl Shared {
         Some(block)
     }
 
-    /// Takes a free block of at least this many units.
+    /// Allocates a block of at least this many units.
     fn take(&self, units: u64) -> Option<u64> {
         let (list, units) = list_of(units)?;
-        // Takes a block that is larger than needed rather than growing the file.
+        // Prefer a somewhat larger free block to growing the file.
         for list in list..list.saturating_add(8).min(LISTS) {
             let at = LISTS_AT + list * LIST_BYTES;
             let first = self.field(at, 4)?;
@@ -484,7 +489,7 @@ impl Shared {
         let end = self.region.u64(END_AT)?;
         let block = end.load(Ordering::Acquire);
         let new_end = block.checked_add(units * UNIT)?;
-        // A reference has 32 bits for the unit of a block.
+        // References store the unit number of a block in 32 bits.
         u32::try_from(new_end / UNIT).ok()?;
         if self.region.u32(new_end - 4).is_none() {
             let step = STEP.max((new_end / 16).next_power_of_two());
@@ -501,8 +506,8 @@ impl Shared {
         Some(block)
     }
 
-    /// Adds a block to the list of free blocks of its size. If that fails, the block is lost until the file is opened
-    /// again.
+    /// Adds a block to the free list for its size. If this fails, the block is lost until the file is next opened by a
+    /// single process.
     fn give(&self, block: u64) -> Option<()> {
         let units = self.field(block, UNITS_AT)?.load(Ordering::Relaxed);
         let (list, _) = list_of(units.into())?;
@@ -517,15 +522,15 @@ impl Shared {
 
     // Locks.
 
-    /// Returns the number of this thread, which is unique among all threads of all processes that use the values.
+    /// Returns the lock number of this thread, which is unique among all threads of all processes that use the store.
     fn own(&self) -> Option<u32> {
         let thread = NUMBER.with_borrow(|number| number.0);
         let number = self.process * THREADS + thread + 1;
         (thread < THREADS).then_some((self.turn << 16) | number)
     }
 
-    /// Waits for a lock. Returns `None` if the lock is not released within about a second, for example because the
-    /// process that holds it is suspended.
+    /// Takes a lock, and waits if necessary. Returns `None` if another thread holds the lock for about a second, for
+    /// example because its process is suspended.
     fn lock(&self, at: u64) -> Option<Guard<'_>> {
         let own = self.own()?;
         let word = self.region.u32(at)?;
@@ -552,8 +557,8 @@ impl Shared {
         None
     }
 
-    /// Returns true if the process of a thread is alive. A thread of this process releases its locks
-    /// even if it panics.
+    /// Returns true if the process of the thread with this lock number is alive. Threads of this process always count
+    /// as alive, because they release their locks even if they panic.
     fn is_alive(&self, thread: u32) -> bool {
         let (process, turn) = (process_of(thread), thread >> 16);
         if process == self.process {
@@ -565,7 +570,7 @@ impl Shared {
     }
 }
 
-/// Returns the version number after this one. It is never 0, which means "any version".
+/// Returns the next version number. The result is never 0, because 0 as an expected number means "any version".
 fn next(number: Cas) -> Cas {
     number.checked_add(1).unwrap_or(1)
 }
@@ -574,20 +579,20 @@ fn wide(size: usize) -> u64 {
     u64::try_from(size).unwrap_or(u64::MAX)
 }
 
-/// Returns the number of the process of a thread.
+/// Returns the process number in a thread's lock number.
 fn process_of(thread: u32) -> u32 {
     (thread & 0xffff).saturating_sub(1) / THREADS
 }
 
-/// Returns the place of a thread's area.
+/// Returns the offset of a thread's undo area.
 fn area_of(thread: u32) -> Option<u64> {
     let thread = (thread & 0xffff).checked_sub(1);
     let thread = thread.filter(|thread| *thread < PROCESSES * THREADS)?;
     Some(AREAS_AT + u64::from(thread) * AREA_BYTES)
 }
 
-/// Returns the place of the list of free blocks for a size in units, and the minimum size of the blocks in that list.
-/// Each size of up to 64 units has a list. Above that, there are eight lists for each doubling of the size.
+/// Returns the free list for a size in units, and the minimum size of the blocks in that list. Sizes up to 64 units
+/// have one list each. For larger sizes, there are eight lists per doubling.
 fn list_of(units: u64) -> Option<(u64, u64)> {
     let units = units.max(1);
     if units <= 64 {
@@ -601,8 +606,8 @@ fn list_of(units: u64) -> Option<(u64, u64)> {
     (list < LISTS).then_some((list, units))
 }
 
-/// Returns the hash of a key. Clients do not choose these keys, so the hash needs no secret seed. It must not change,
-/// because files depend on it.
+/// Returns the hash of a key. Clients do not choose these keys, so the hash needs no secret seed. The hash function
+/// must never change, because existing files depend on it.
 fn hash(key: &[u8]) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let mix = |hash: u64, word: u64| {
@@ -623,10 +628,10 @@ fn hash(key: &[u8]) -> u64 {
     mix(mix(hash, u64::from_le_bytes(last)), FACTOR)
 }
 
-/// The number of a thread, which another thread takes over when this one ends.
+/// A thread's number; when the thread ends, a new thread may reuse the number.
 struct Number(u32);
 
-/// Numbers of threads that have ended, and the next number.
+/// Numbers of ended threads, and the next unused number.
 static NUMBERS: Mutex<(Vec<u32>, u32)> = Mutex::new((Vec::new(), 0));
 
 thread_local! {

@@ -1,8 +1,9 @@
-//! The timer of all roles.
+//! The timer that all roles share.
 //!
-//! Envoy gives a module no timer on its workers. One thread waits for the earliest time of all
-//! roles, and then asks the role's configuration to wake the role. The thread runs from the first
-//! configuration until the process ends, and it holds no configuration alive.
+//! Envoy provides no timers for modules on its workers. So one thread waits for the earliest
+//! deadline of any role, and then asks the role's configuration to wake the role. The thread starts
+//! with the first configuration and runs until the process ends; it holds only weak references to
+//! configurations.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,27 +14,27 @@ use std::time::{Duration, Instant};
 use crate::clock;
 use crate::plugin::Configuration;
 
-/// The times at which roles want to be woken.
+/// Deadlines of all roles.
 #[derive(Debug, Default)]
 struct Times {
-    /// Roles by time. The number distinguishes roles with the same time.
+    /// Roles to wake, ordered by deadline. The number distinguishes entries with the same deadline.
     due: BTreeMap<(Instant, u64), Alarm>,
     next_number: u64,
 }
 
-/// A role on one worker.
+/// The role of one worker, which is to be woken.
 #[derive(Clone, Debug)]
 struct Alarm {
     configuration: Weak<Configuration>,
     worker: usize,
 }
 
-/// A time that was set. The role cancels it when it sets another time.
+/// A deadline that a role has set. The role cancels it when it sets a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Set(Instant, u64);
 
 impl Set {
-    /// Returns true if the role is due.
+    /// Returns true if the deadline has passed.
     pub(crate) fn is_due(self, now: Instant) -> bool {
         self.0 <= now
     }
@@ -50,7 +51,8 @@ fn times() -> MutexGuard<'static, Times> {
     TIMES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts the thread, once. Returns false if the system refuses it.
+/// Starts the timer thread on the first call. Returns false if the system could not start the
+/// thread.
 pub(crate) fn start() -> bool {
     *THREAD.get_or_init(|| {
         let builder = thread::Builder::new().name("loudou-timer".to_owned());
@@ -58,7 +60,7 @@ pub(crate) fn start() -> bool {
     })
 }
 
-/// Wakes the role of a worker after `delay`.
+/// Sets a deadline at which the worker's role is woken, `delay` from now.
 pub(crate) fn set(configuration: Weak<Configuration>, worker: usize, delay: Duration) -> Set {
     let mut times = times();
     let number = times.next_number;
@@ -79,7 +81,7 @@ pub(crate) fn set(configuration: Weak<Configuration>, worker: usize, delay: Dura
     Set(at, number)
 }
 
-/// Cancels a time.
+/// Cancels a deadline.
 pub(crate) fn cancel(set: Set) {
     times().due.remove(&(set.0, set.1));
 }
@@ -100,7 +102,8 @@ fn run() {
             times.due.remove(&(at, number));
             drop(times);
             if let Some(configuration) = alarm.configuration.upgrade() {
-                // All roles need this thread, so it must outlive a panic, which the hook has logged.
+                // All roles depend on this thread, so it must survive a panic. The panic hook has
+                // already logged the panic.
                 let wake = AssertUnwindSafe(|| configuration.wake(alarm.worker));
                 let _result = catch_unwind(wake);
             }

@@ -1,4 +1,5 @@
-//! The values of a namespace, which all its configurations in this process share.
+//! Opens the stored values of each namespace, which all configurations with the same namespace
+//! share within the process.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -15,14 +16,14 @@ use crate::host::log;
 use crate::metrics;
 use crate::shared::{self, Gauge, Opened, Process, Shared};
 
-/// The values of a namespace.
+/// The stored values of a namespace.
 #[derive(Debug)]
 pub(crate) struct Values {
-    /// Values that outlive the process if they are in a file.
+    /// Values that outlive the process if the rule file configures a file for them.
     kept: Shared,
     of_process: Shared,
     file: Option<String>,
-    /// Reason why `kept` is not in the configured file; `None` if it is, or if no file is
+    /// Reason why `kept` is not stored in the configured file; `None` if it is, or if no file is
     /// configured.
     problem: Option<String>,
 }
@@ -30,14 +31,14 @@ pub(crate) struct Values {
 static ALL: Mutex<Option<HashMap<String, &'static Values>>> = Mutex::new(None);
 
 impl Values {
-    /// Returns the values of a namespace if they are open.
+    /// Returns the values of a namespace, if they are open.
     pub(crate) fn find(namespace: &str) -> Option<&'static Self> {
         let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
         all.as_ref()?.get(namespace).copied()
     }
 
-    /// Returns the values of a rule file's namespace, and opens them if they are not open. `None`, after a line in
-    /// Envoy's log, if there is no memory.
+    /// Returns the values of a rule file's namespace, and opens them if necessary. If the system refuses the memory,
+    /// logs an error and returns `None`.
     pub(crate) fn open(file: &RuleFile) -> Option<&'static Self> {
         let settings = &file.store;
         let buckets = file.rules.iter().map(bucket_bytes_of);
@@ -68,7 +69,7 @@ impl Values {
         Some(values)
     }
 
-    /// Opens values whose pages have at most this many bytes.
+    /// Opens the values; `page` is the maximum size of a page in bytes.
     fn new(settings: &StoreSettings, page: usize) -> std::io::Result<Self> {
         let mut values = Self {
             kept: Shared::anonymous(settings.buckets)?,
@@ -107,7 +108,7 @@ impl Values {
         Ok(values)
     }
 
-    /// Warns if another configuration of the namespace has another file.
+    /// Warns if the new configuration names a different file.
     fn compare(&self, settings: &StoreSettings) {
         if self.file != settings.file {
             let line = format!(
@@ -132,8 +133,8 @@ impl Values {
         }
     }
 
-    /// Returns the store that contains the value with this key: the kept one, or the one that ends
-    /// with the process.
+    /// Returns the store that contains this key: `kept`, or the store whose values end with the
+    /// process.
     pub(crate) fn of(&self, key: &[u8]) -> &Shared {
         if formats::is_of_process(key) {
             &self.of_process
@@ -142,7 +143,7 @@ impl Values {
         }
     }
 
-    /// Returns the problem of the file, if there is one.
+    /// Returns the problem with the configured file, if there is one.
     pub(crate) fn problem(&self) -> Option<String> {
         if let (true, Some(path)) = (self.kept.is_full(), &self.file) {
             return Some(format!(
@@ -154,7 +155,7 @@ impl Values {
     }
 }
 
-/// Values that are only read.
+/// Read-only access to stored values.
 struct Kept<'a>(&'a Shared);
 
 impl SharedData for Kept<'_> {

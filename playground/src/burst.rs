@@ -1,7 +1,7 @@
-//! Sends equal traffic through a limit and through the other algorithms with similar numbers.
+//! Simulates the same traffic under a limit and under similar limits of the other algorithms.
 //!
-//! Every user has a bucket and sends requests at a steady rate, with two bursts. Times are computed, so an answer
-//! depends only on the question.
+//! Every user has a bucket, sends requests at a steady rate, and also sends two bursts. The simulation uses no clock,
+//! so the answer depends only on the question.
 
 use std::collections::VecDeque;
 
@@ -13,19 +13,19 @@ use loudou_words::num::count;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Number of time slots of a chart.
+/// Number of time slots in a chart.
 const SLOTS: u64 = 60;
-/// Largest number of each kind. They bound the work of one answer.
+/// Maximum values of the traffic settings. They bound the time to compute an answer.
 const MOST_PER_SECOND: u32 = 50;
 const MOST_BURST: u32 = 200;
 const MOST_USERS: u32 = 20;
 const MOST_SECONDS: u32 = 60;
-/// Duration of a request, for limits on concurrent requests.
+/// Simulated duration of a request, for limits on concurrent requests.
 const TAKES: Nanos = Nanos::from_millis(1_000);
-/// A level of 1 in an answer.
+/// Value in an answer for a full level.
 const FULL: u64 = 1_000;
 
-/// A limit as in a rule file, and the traffic.
+/// A limit in the format of rule files, and the traffic to simulate.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Question {
     limit: Value,
@@ -37,32 +37,33 @@ pub(crate) struct Question {
 struct Traffic {
     /// Requests per second.
     rate: u32,
-    /// Requests that come at once, twice.
+    /// Number of requests that are sent at once, in each of the two bursts.
     burst: u32,
     users: u32,
     seconds: u32,
 }
 
-/// The chosen limit first, then the other algorithms.
+/// Charts: the chosen limit first, then the other algorithms.
 #[derive(Debug, Serialize)]
 pub(crate) struct Answer {
     seconds: u32,
     charts: Vec<Chart>,
 }
 
-/// The outcome of the traffic under one limit.
+/// Simulated outcome of the traffic under one limit.
 #[derive(Debug, Default, Serialize)]
 struct Chart {
     algorithm: &'static str,
-    /// The limit as in a rule file.
+    /// The limit in the format of rule files.
     limit: Value,
-    /// Reason why there is no limit with these numbers.
+    /// Reason why these numbers do not make a valid limit.
     problem: Option<String>,
-    /// Number of requests in each slot.
+    /// Number of requests in each time slot.
     admitted: Vec<u32>,
     held: Vec<u32>,
     refused: Vec<u32>,
-    /// Level of the first user's bucket at the end of each slot, in thousandths of its capacity.
+    /// Level of the first user's bucket at the end of each time slot, in thousandths of the
+    /// capacity.
     level: Vec<u64>,
 }
 
@@ -89,10 +90,11 @@ fn limits(limit: &Value) -> Result<Limits, String> {
     })
 }
 
-/// Returns a limit of another algorithm with the same capacity and the same rate in the long run.
+/// Returns a limit of another algorithm with the same capacity and the same long-term rate.
 fn similar(algorithm: &Algorithm, name: &str) -> Value {
     let capacity = algorithm.capacity();
-    // A limit on concurrent requests has no rate. With requests of this duration, it admits this many.
+    // A limit on concurrent requests has no rate. If each request takes `TAKES`, such a limit admits `capacity`
+    // requests per `TAKES`.
     let rate = algorithm.rate().map(|rate| rate.to_string());
     let rate = rate.unwrap_or_else(|| format!("{capacity}/{TAKES}"));
     let window = algorithm.quota_time(Nanos::ZERO).unwrap_or(TAKES);
@@ -122,12 +124,12 @@ impl Traffic {
         }
     }
 
-    /// Returns the times of one user's requests, in order.
+    /// Returns the times of one user's requests in ascending order.
     fn times(&self, user: u32) -> Vec<Nanos> {
         let length = Nanos::from_secs(self.seconds.into()).get();
         let steady = u64::from(self.rate).saturating_mul(self.seconds.into());
         let gap = length.checked_div(steady).unwrap_or(length);
-        // Users send at different times within a gap.
+        // Users are spread evenly within a gap, so they do not all send at the same time.
         let start = gap.saturating_mul(user.into()) / u64::from(self.users.max(1));
         let steady = (0..steady).map(|n| start.saturating_add(n.saturating_mul(gap)));
         let bursts = [length / 8, length.saturating_mul(5) / 8];
@@ -165,7 +167,7 @@ fn chart(algorithm: &'static str, limit: &Value, traffic: &Traffic) -> Chart {
 }
 
 impl Chart {
-    /// Sends the requests of one user. The first user's level is kept.
+    /// Simulates the requests of one user. Records the level only for the first user.
     fn send(&mut self, limits: &Limits, traffic: &Traffic, user: u32) {
         let slot = (Nanos::from_secs(traffic.seconds.into()).get() / SLOTS).max(1);
         let mut bucket = limits.start(Nanos::ZERO);
@@ -203,7 +205,7 @@ impl Chart {
     }
 }
 
-/// Ends the requests that end before `now`.
+/// Releases the slots of requests that have ended by `now`.
 fn give_back(
     limits: &Limits,
     bucket: &mut Bucket,
@@ -218,7 +220,7 @@ fn give_back(
     }
 }
 
-/// Returns the level of a bucket in thousandths, as the screen of `loudou` shows it.
+/// Returns the level of a bucket in thousandths, computed as on the screen of `loudou`.
 fn level(limits: &Limits, bucket: &Bucket, now: Nanos) -> u64 {
     let decision = limits.peek(bucket, 0, now);
     let used = limits.used(bucket, now);

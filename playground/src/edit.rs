@@ -1,20 +1,20 @@
-//! Finds the numbers of limits in the text of a rule file, and replaces one of them. The rest of the text, with its
-//! comments, stays as it is.
+//! Finds the numbers of the limits in the text of a rule file, and replaces one of these numbers. The rest of the text,
+//! including comments, does not change.
 
 use loudou_check::document::{self, Document, Kind};
 use loudou_rules::config::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A number of a limit, and its new value.
+/// Selects one number of a limit, and gives the new value of this number.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Question {
     rules: String,
-    /// Index of the rule, and of the limit in it.
+    /// Index of the rule in the file.
     rule: usize,
     limit: usize,
     field: String,
-    /// Index of the number in the field: in `30/60s`, 0 is the amount and 1 the period.
+    /// Index of the number within the field: in `30/60s`, 0 is the amount and 1 is the period.
     number: usize,
     value: u32,
 }
@@ -37,12 +37,12 @@ struct Number {
     field: String,
     number: usize,
     value: u32,
-    /// Text of the field around the number.
+    /// Text of the field before the number.
     before: String,
     after: String,
 }
 
-/// Returns the limits of a rule file. The result is empty if the text is no rule file.
+/// Returns the limits of a rule file. Returns no limits if the text is not a rule file.
 pub(crate) fn limits_of(rules: &str) -> Vec<Limit> {
     let document = document::read(rules.as_bytes()).ok();
     let document = document.filter(|document| document.kind == Kind::Loudou);
@@ -66,7 +66,7 @@ pub(crate) fn limits_of(rules: &str) -> Vec<Limit> {
     found
 }
 
-/// Returns the numbers in the fields of a limit, in order.
+/// Returns the numbers in the fields of a limit, in field order.
 fn numbers(limit: &Value) -> Vec<Number> {
     let fields = limit.as_object().into_iter().flatten();
     let texts = fields.filter_map(|(field, value)| {
@@ -93,7 +93,7 @@ fn numbers(limit: &Value) -> Vec<Number> {
     found
 }
 
-/// Returns each run of digits in a text, with the text around it.
+/// Returns each run of digits in `text`, with the text before and after it.
 fn split(text: &str) -> Vec<(&str, &str, &str)> {
     let mut found = Vec::new();
     let mut from = 0;
@@ -113,7 +113,7 @@ fn split(text: &str) -> Vec<(&str, &str, &str)> {
     found
 }
 
-/// Returns the text of the rules with the new number.
+/// Returns the text of the rule file with the new number.
 pub(crate) fn answer(question: &Question) -> Result<String, String> {
     let Question { rules, .. } = question;
     let read = |text: &str| document::read(text.as_bytes()).map_err(|fault| fault.message);
@@ -129,7 +129,8 @@ pub(crate) fn answer(question: &Question) -> Result<String, String> {
     let new = format!("{before}{}{after}", question.value);
     let at = document.locate(&path, false);
     let edited = replaced(rules, at.line, at.column, &old, &new).ok_or("no such number")?;
-    // The new text must differ in this number only. Otherwise the place was another one, such as an anchor.
+    // The new text must have the new value in this field. Otherwise the edit changed another place, for example a YAML
+    // anchor to which the field refers.
     let again = read(&edited)?;
     let is_new = scalar(&again, question).is_some_and(|text| text == new);
     is_new.then_some(edited).ok_or_else(|| {
@@ -140,7 +141,7 @@ pub(crate) fn answer(question: &Question) -> Result<String, String> {
     })
 }
 
-/// Returns the text of the field that a question is about.
+/// Returns the text of the field that the question names.
 fn scalar(document: &Document, question: &Question) -> Option<String> {
     let rule = document.value.get("rules")?.get(question.rule)?;
     let limit = rule.get("limits")?.get(question.limit)?;
@@ -151,7 +152,7 @@ fn scalar(document: &Document, question: &Question) -> Option<String> {
     }
 }
 
-/// Returns the text with `new` instead of `old` at a line and a column.
+/// Replaces `old` with `new` at this line and column.
 fn replaced(text: &str, line: usize, column: usize, old: &str, new: &str) -> Option<String> {
     let mut lines: Vec<String> = text.split('\n').map(str::to_owned).collect();
     let line = lines.get_mut(line.checked_sub(1)?)?;

@@ -12,33 +12,33 @@ use serde_json::{Value, json};
 
 use crate::edit::{Limit, limits_of};
 
-/// Rules, and a request to explain.
+/// Rules to check, and a request to explain.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Question {
-    /// Name of the rules in messages.
+    /// Name of the rules, for messages.
     pub(crate) name: String,
-    /// A rule file, or a configuration or manifest with rules.
+    /// A rule file, or a configuration or manifest that contains rules.
     pub(crate) rules: String,
-    /// The request, as the admin API takes it.
+    /// The request, in the format of the admin API.
     pub(crate) request: Value,
 }
 
-/// Problems of the rules, and the explanation.
+/// Problems in the rules, and the explanation of the request.
 #[derive(Debug, Serialize)]
 pub(crate) struct Answer {
     problems: Vec<FileProblem>,
-    /// Output of `loudou check`.
+    /// Output of `loudou check` for the rules.
     check: String,
     /// Limits that the page can edit.
     limits: Vec<Limit>,
-    /// Problems of the request.
+    /// Problems in the request.
     request_problems: Vec<String>,
     explanation: Option<Explanation>,
 }
 
 #[derive(Debug, Serialize)]
 struct Explanation {
-    /// Output of `loudou explain`.
+    /// Output of `loudou explain` for the request.
     text: String,
     notes: Vec<&'static str>,
     tone: &'static str,
@@ -82,7 +82,7 @@ pub(crate) fn answer(question: &Question) -> Result<Answer, String> {
     })
 }
 
-/// Returns the rules of a text. The error has the problems as the command prints them.
+/// Parses the rules from `rules`. The error contains the problems as `loudou` prints them.
 pub(crate) fn rules_of(name: &str, rules: &str) -> Result<RuleFile, String> {
     let mut printed = Vec::new();
     let checked = check(name, rules.as_bytes(), |_| Vec::new());
@@ -105,7 +105,7 @@ fn explanation(file: &RuleFile, request: &Value) -> Result<Explanation, String> 
     })
 }
 
-/// Returns the outcome of a rule for the page.
+/// Returns the outcome of a rule in the JSON format of the page.
 fn rule(rule: &ExplainedRule, answer: &ExplainAnswer) -> Value {
     let limits = rule.limits.iter().map(|limit| {
         let (part, whole) = limit.now.level(0);
@@ -135,7 +135,7 @@ const fn tone(says: Says, is_shadow: bool) -> &'static str {
     }
 }
 
-/// Returns the word for a severity in `text`, without colours.
+/// Returns the word for a severity unchanged, without colour codes.
 fn plain(_: config::Severity, text: &str) -> String {
     text.to_owned()
 }

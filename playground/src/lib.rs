@@ -1,7 +1,9 @@
-//! The functions that the playground's page calls. Each takes a JSON text and returns a JSON text.
+//! Functions that the playground's page calls. Each function takes a JSON string and returns a JSON
+//! string.
 //!
-//! All decisions and words come from the crates that the filter and the `loudou` command use. This crate only connects
-//! them to the page. It has no clock and no network: times are arguments, or come from a log.
+//! All decisions and texts come from the crates that the filter and the `loudou` command also use. This crate only
+//! makes them available to the page. It uses no clock and no network: the page passes times as arguments, or they come
+//! from a log.
 
 use loudou_replay::decisions::Decided;
 use loudou_replay::{Observer, Progress};
@@ -18,41 +20,41 @@ mod replay;
 
 #[wasm_bindgen]
 extern "C" {
-    /// The page's function that shows the progress of a replay, as bytes read and requests decided.
+    /// Implemented by the page: shows how many bytes of the log a replay has read, or how many requests it has decided.
     fn progress(bytes: f64, requests: f64);
 }
 
-/// Checks rules, and explains a request according to them. Takes [`explain::Question`].
+/// Checks the rules, and explains how they apply to a request. Takes [`explain::Question`].
 #[wasm_bindgen]
 pub fn explain(input: &str) -> String {
     answer(input, explain::answer)
 }
 
-/// Sends a burst through a limit and through the other algorithms. Takes [`burst::Question`].
+/// Simulates a burst under a limit and under the other algorithms. Takes [`burst::Question`].
 #[wasm_bindgen]
 pub fn burst(input: &str) -> String {
     answer(input, burst::answer)
 }
 
-/// Writes a number of a limit into the text of the rules. Takes [`edit::Question`].
+/// Replaces a number of a limit in the text of the rules. Takes [`edit::Question`].
 #[wasm_bindgen]
 pub fn edit(input: &str) -> String {
     answer(input, edit::answer)
 }
 
-/// Returns rules as a manifest. Takes [`copied::Question`].
+/// Returns the rules as a manifest. Takes [`copied::Question`].
 #[wasm_bindgen]
 pub fn copied(input: &str) -> String {
     answer(input, |question| Ok(copied::answer(question)))
 }
 
-/// Replays a log. Takes [`replay::Question`] and the bytes of the log, which may be compressed.
+/// Replays a log. Takes [`replay::Question`] and the bytes of the log, optionally compressed.
 #[wasm_bindgen]
 pub fn replay(input: &str, log: &[u8]) -> String {
     answer(input, |question| replay::answer(question, log, &mut Page))
 }
 
-/// Shows the progress of a replay on the page.
+/// Reports the progress of a replay to the page.
 struct Page;
 
 impl Observer for Page {
@@ -70,7 +72,7 @@ impl Observer for Page {
     }
 }
 
-/// Reads a question, and returns its answer as JSON, or an object with an `error`.
+/// Parses a question, and returns its answer as JSON; on failure, returns an object with an `error` field.
 fn answer<Q: DeserializeOwned, A: Serialize>(
     input: &str,
     answer: impl FnOnce(&Q) -> Result<A, String>,

@@ -1,4 +1,4 @@
-//! Replays a log as `loudou replay` does, with the rules as they are or to suggest a limit.
+//! Replays a log as `loudou replay` does: with the given rules, or to suggest a limit.
 
 use loudou_print::replay::suggest::Suggested;
 use loudou_print::replay::{self as printed, RuleText, first_lines, no_requests, unknown_format};
@@ -11,26 +11,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::explain::{rules_of, text_of};
 
-/// Number of keys in a list, as in the command's output.
+/// Number of keys in a list; the same as in the output of `loudou replay`.
 const KEYS: usize = 10;
 
-/// Rules, and the names in the report.
+/// Rules, and the names that the report shows.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Question {
     name: String,
     rules: String,
     log_name: String,
-    /// As in `--source`.
+    /// Value of the option `--source`.
     source: Option<String>,
-    /// As in `--at-most`. Without it, no limit is suggested.
+    /// Value of the option `--at-most`. Without it, no limit is suggested.
     at_most: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Answer {
-    /// Output of the command.
+    /// Output of `loudou replay`.
     text: String,
-    /// Output of the command with `--output html`.
+    /// Output of `loudou replay --output html`.
     page: String,
     requests: u64,
 }

@@ -1,6 +1,6 @@
-//! `cargo xtask bench`: measures and prints the results. It makes no assertions about times,
-//! because machines differ. The results of [`instructions`] are equal on all machines, so they have
-//! budgets.
+//! `cargo xtask bench`: runs benchmarks and prints their results. Times are only printed and never asserted, because
+//! machines differ. The instruction counts of [`instructions`] are the same on all machines, so checks compare them
+//! with budgets.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,15 +22,16 @@ mod request;
 pub(crate) enum Bench {
     /// Count what NGINX, Envoy's own limiters and Loudou admit of equal traffic
     Accuracy,
-    /// Measure a decision beside governor's, with a page of the store, and with 1, 16 and 256 rules, natively
+    /// Measure a decision natively: compared with governor's, with a page of the store, and with 1, 16 and 256 rules
     Core,
-    /// Measure latency, calls and processor time of rules that Envoys share, beside Envoy's own rate limit filter
+    /// Measure latency, calls and processor time of rules that Envoys share, compared with Envoy's own rate limit
+    /// filter
     Fleet,
-    /// Count the wasm instructions and the host calls of a request, also in the form of their budgets
+    /// Count the wasm instructions and host calls of a request, and print them in the format of the budget file, too
     Instructions,
-    /// Measure what a request costs Envoy's worker, beside Envoy's own filter and the least filters there can be
+    /// Measure the worker time of a request, compared with Envoy's own filter and with minimal filters
     Request,
-    /// Measure the time that a byte of a value takes with regular expressions, natively
+    /// Measure the matching time of regular expressions natively, per byte of a value
     Regex,
 }
 
@@ -54,8 +55,8 @@ pub(crate) fn bench(
     }
 }
 
-/// Checks that a benchmark with many parts still works. Its measurements are too short to be
-/// useful.
+/// Checks that the benchmarks `core`, `fleet` and `request` still work. Their runs are too short for useful
+/// measurements.
 pub(crate) fn check() -> Result<()> {
     core::check()?;
     accuracy::check()?;
@@ -63,28 +64,26 @@ pub(crate) fn check() -> Result<()> {
     request::check()
 }
 
-/// Converts a count to a floating-point number through text, because there is no other lossless
-/// conversion.
+/// Converts a count to a floating-point number; counts above `u32::MAX` become `f64::MAX`.
 fn float(n: u64) -> f64 {
     u32::try_from(n).map_or(f64::MAX, f64::from)
 }
 
-/// Returns the median, or 0 without numbers.
+/// Returns the median, or 0 if there are no numbers.
 fn median(mut numbers: Vec<f64>) -> f64 {
     numbers.sort_by(f64::total_cmp);
     let middle = numbers.len().div_euclid(2);
     numbers.get(middle).copied().unwrap_or(0.0)
 }
 
-/// Returns the 5th percentile, which excludes most of the time that other programs on the machine
-/// take.
+/// Returns the 5th percentile: the fastest samples are the ones that other programs on the machine disturb least.
 fn quiet(mut numbers: Vec<f64>) -> f64 {
     numbers.sort_by(f64::total_cmp);
     let place = numbers.len().div_euclid(20);
     numbers.get(place).copied().unwrap_or(0.0)
 }
 
-/// Returns the time in microseconds that `thousandths` of the samples do not exceed; `None` without
+/// Returns the time in microseconds below which this many thousandths of the samples lie, or `None` if there are no
 /// samples.
 fn percentile(times: &mut [Duration], thousandths: usize) -> Option<f64> {
     times.sort_unstable();

@@ -1,4 +1,5 @@
-//! `cargo xtask test` and `cargo xtask ci`: run their steps in order of cost, and announce each.
+//! `cargo xtask test` and `cargo xtask ci`: run steps in order of increasing cost, and print the
+//! title of each step.
 
 use std::process::Command;
 
@@ -19,18 +20,18 @@ use crate::tools::DENY;
 /// Title and action of a step.
 type Step = (&'static str, fn() -> Result<Outcome>);
 
-/// A step's action, which may use local values.
+/// Action of a step; unlike the function pointer in [`Step`], it may capture local variables.
 type Action<'a> = &'a dyn Fn() -> Result<Outcome>;
 
 /// Outcome of a step that did not fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Outcome {
     Passed,
-    /// The step could not run, for this reason.
+    /// The step could not run; contains the reason.
     Skipped(String),
 }
 
-/// Creates a step that either passes or fails.
+/// Defines a step that either passes or fails.
 macro_rules! step {
     ($title:literal, $action:expr) => {
         ($title, || $action.map(|_| Outcome::Passed))
@@ -80,7 +81,8 @@ const END_TO_END_OLDEST: Step = step!(
     native::end_to_end_in_oldest()
 );
 
-/// Runs the checks that a commit must pass. With `names`, runs only the tests that match a name.
+/// Runs the checks that must pass before a commit. If `names` is not empty, runs only the tests
+/// whose names contain one of them.
 pub(crate) fn test(names: &[String]) -> Result<()> {
     if !names.is_empty() {
         return named::test(names);
@@ -103,8 +105,8 @@ pub(crate) fn test(names: &[String]) -> Result<()> {
     ])
 }
 
-/// Runs the checks that a merge must pass. With `is_long`, runs the checks of a release, which fuzz
-/// more and soak longer.
+/// Runs the checks that must pass before a merge. With `is_long`, runs the checks for a release,
+/// which fuzz and soak for longer.
 pub(crate) fn ci(is_long: bool) -> Result<()> {
     let (fuzz, soak, soak_native) = if is_long {
         (LONG_FUZZ, LONG_SOAK, LONG_SOAK_NATIVE)
@@ -147,13 +149,13 @@ pub(crate) fn ci(is_long: bool) -> Result<()> {
     steps(&all)
 }
 
-/// Builds the `loudou` command for use on this machine and returns its path.
+/// Builds the `loudou` command in a debug build, and returns its path.
 pub(crate) fn loudou() -> Result<std::path::PathBuf> {
     run(&mut cargo(&["build", "--package", "loudou"]))?;
     Ok(target_dir().join("debug/loudou"))
 }
 
-/// Builds the relay for use on this machine and returns its path.
+/// Builds the relay in a debug build, and returns its path.
 pub(crate) fn relay() -> Result<std::path::PathBuf> {
     run(&mut cargo(&["build", "--package", "loudou-relay"]))?;
     Ok(target_dir().join("debug/loudou-relay"))
@@ -187,7 +189,7 @@ fn steps_of(steps: &[(&str, Action<'_>)]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the last line of the output.
+/// Returns the summary, which is the last line of the output.
 fn verdict(count: usize, skipped: &[String]) -> String {
     if skipped.is_empty() {
         return format!("all {count} steps passed");
@@ -231,23 +233,23 @@ fn clippy_wasm() -> Result<()> {
 }
 
 fn unit() -> Result<()> {
-    // `loudou-tests` is excluded, because it needs the filter and runs later. The relay's tests
-    // build the relay themselves.
+    // `loudou-tests` is excluded because it needs the filter, which is built in a later step. The
+    // tests of the relay build the relay themselves.
     let mut test = cargo(&["test", "--workspace", "--exclude", "loudou-tests"]);
-    // Only the relay's tests need another program.
+    // Valkey is needed only by the tests of the relay.
     test.env("VALKEY_BIN", loudou_tests::valkey_bin()?);
     run(&mut test)
 }
 
 fn documentation() -> Result<()> {
-    // Includes private items, for contributors.
+    // Include private items, for contributors.
     let mut doc = cargo(&[
         "doc",
         "--workspace",
         "--no-deps",
         "--document-private-items",
     ]);
-    // Links to private items resolve, because private items are included.
+    // Links from public to private items are allowed, because private items are included.
     run(doc.env(
         "RUSTDOCFLAGS",
         "-D warnings -A rustdoc::private_intra_doc_links",
@@ -260,7 +262,8 @@ fn end_to_end() -> Result<()> {
     run(&mut test)
 }
 
-/// Sets the variables that name the programs under test and the programs that they work with.
+/// Sets the environment variables that contain the paths of the programs under test and of their
+/// helpers.
 fn set_programs(test: &mut Command) -> Result<()> {
     test.env("ENVOY_BIN", loudou_tests::envoy_bin()?)
         .env("LOUDOU_WASM", loudou_tests::wasm::built_wasm())
@@ -278,12 +281,14 @@ fn set_programs(test: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Checks licences, duplicates, wildcards and registries. It needs no network.
+/// Checks the licences and sources of dependencies, and looks for duplicates and wildcard versions.
+/// This check needs no network.
 fn dependencies() -> Result<()> {
     deny(&["check", "bans", "licenses", "sources"])
 }
 
-/// Checks advisories. It needs the advisory database, which is on GitHub.
+/// Checks for security advisories on dependencies. This check downloads the advisory database from
+/// GitHub, and is skipped if the download fails.
 fn advisories() -> Result<Outcome> {
     if let Err(error) = deny(&["fetch", "db"]) {
         let reason = format!("cannot fetch RustSec's database ({error:#})");

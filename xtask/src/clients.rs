@@ -1,5 +1,5 @@
-//! Checks that npm and `PyPI` clients and curl read the response headers. It uses a real Envoy, and
-//! runs where these tools are installed.
+//! Checks that HTTP clients from npm and `PyPI`, and curl, handle Loudou's response headers. The
+//! check uses a real Envoy, and skips clients that cannot be installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,10 +23,10 @@ const NPM: [&str; 5] = [
     "axios-retry@4.5.0",
 ];
 const PYPI: [&str; 2] = ["http-sf==1.5.0", "urllib3==2.8.0"];
-/// grpcio is installed separately, because it does not have wheels for every system.
+/// grpcio is installed separately, because it has no wheels for some systems.
 const GRPCIO: [&str; 2] = ["grpcio==1.85.1", "grpcio-status==1.85.1"];
 
-/// Runs the clients. Returns the names of clients that could not run, with the reasons.
+/// Runs all clients. Returns the clients that could not run, with the reasons.
 pub(crate) fn check() -> Result<Option<String>> {
     let mut skipped = Vec::new();
     let envoy = Envoy::start(&Config::new(json!([{
@@ -72,12 +72,12 @@ pub(crate) fn check() -> Result<Option<String>> {
     Ok((!skipped.is_empty()).then(|| skipped.join(", ")))
 }
 
-/// `curl --retry` waits for `Retry-After`. A third request is refused at first, and admitted after
-/// one retry.
+/// Checks that `curl --retry` waits as `Retry-After` demands. The third request is refused at
+/// first, and admitted after one retry.
 fn curl(url: &str) -> Result<()> {
     for status in ["200", "200", "200"] {
         let mut curl = Command::new("curl");
-        // The output goes to standard output, because curl truncates an output file before a retry.
+        // Write to standard output: curl would truncate an output file before each retry.
         curl.args(["--silent", "--retry", "1", "--write-out", "%{http_code}"])
             .args(["--header", "x-user-id: curl"])
             .arg(url);
@@ -100,8 +100,8 @@ fn is_there(program: &str) -> bool {
     version.is_ok_and(|status| status.success())
 }
 
-/// Returns the folder with this name and these packages. Installs it in the build directory if
-/// necessary.
+/// Returns the folder `name` in the build directory, which contains these packages. Installs the
+/// packages if necessary.
 pub(crate) fn installed(
     name: &str,
     packages: &[&str],
@@ -119,7 +119,7 @@ pub(crate) fn installed(
     Ok(place)
 }
 
-/// Returns the command that installs packages of npm.
+/// Returns the command that installs these npm packages.
 pub(crate) fn install_npm(node: &Node, packages: &[&str], place: &Path) -> Command {
     let mut npm = node.npm();
     npm.args([
@@ -138,7 +138,7 @@ pub(crate) fn install_npm(node: &Node, packages: &[&str], place: &Path) -> Comma
 fn install(packages: &[&str], place: &Path) -> Command {
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "install", "--quiet", "--upgrade"])
-        // Compiling grpcio takes most of an hour.
+        // Install only wheels, because compiling grpcio takes most of an hour.
         .args([
             "--disable-pip-version-check",
             "--only-binary",

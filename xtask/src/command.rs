@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::paths::workspace_root;
 
-/// Returns a command for the Cargo that runs this program, with these arguments.
+/// Returns a command that runs the current Cargo with these arguments.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
@@ -14,7 +14,8 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs a command with inherited input and output. If it fails, the error shows the command.
+/// Runs a command that inherits standard input and output. The error of a failed command contains
+/// its command line.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let shown = show(command);
     let status = command
@@ -24,7 +25,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Formats a command as a user would type it, without the program's directory.
+/// Formats a command as a user would type it, without the directory of the program.
 fn show(command: &Command) -> String {
     let program = std::path::Path::new(command.get_program());
     let name = program.file_name().unwrap_or_else(|| command.get_program());

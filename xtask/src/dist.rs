@@ -1,10 +1,10 @@
-//! `cargo xtask dist`: builds a release in `target/dist`. It consists of static programs with their
-//! man pages, the wasm module, the native modules, images, packages, checksums and a bill of
-//! materials, and a signature if there is a key.
+//! `cargo xtask dist`: builds a release in `target/dist`. A release consists of static programs
+//! with their man pages, the wasm module, the native modules, images, packages, checksums and a
+//! bill of materials. If a key is given, it also contains a signature.
 //!
 //! Builds are reproducible: a commit produces identical bytes on any machine and in any folder,
-//! because no file contains a time, an owner or a path. `--check` builds again in a clone
-//! elsewhere, and compares.
+//! because no file contains a timestamp, an owner or a local path. `--check` builds a second time,
+//! in a clone in another folder, and compares the results.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -31,20 +31,20 @@ mod signature;
 /// Options of the command.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Build again in a clone in another folder, and compare every byte
+    /// Build again in a clone in another folder, and compare all files byte by byte
     #[arg(long)]
     check: bool,
     /// Sign the checksums with this key: ECDSA P-256 in PEM, without a passphrase
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// Address of the releases, which the installers contain
+    /// URL of the releases, for the installers
     #[arg(
         long,
         value_name = "URL",
         default_value = "https://example.com/loudou/releases"
     )]
     releases: String,
-    /// Write here instead of target/dist
+    /// Write the release to this folder instead of target/dist
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -53,7 +53,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let out = arguments.out.clone();
     let out = out.unwrap_or_else(|| target_dir().join("dist"));
-    // Checks for mistakes before the build, which takes minutes.
+    // Check for mistakes before the build, because the build takes minutes.
     replaceable(&out)?;
     if let Some(key) = &arguments.key {
         signature::check(key)?;
@@ -79,7 +79,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 
 const SUMS: &str = "SHA256SUMS";
 
-/// Fails for a folder with contents other than a release, so that such a folder is not removed.
+/// Fails if the folder contains anything other than a release, because `make` deletes the folder.
 fn replaceable(out: &Path) -> Result<()> {
     let is_empty = match fs::read_dir(out) {
         Ok(mut files) => files.next().is_none(),
@@ -95,7 +95,7 @@ fn replaceable(out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Fails if there are uncommitted changes, because a clone would not have them.
+/// Fails if there are uncommitted changes, because a clone would lack them.
 fn committed() -> Result<()> {
     let mut git = Command::new("git");
     git.args(["status", "--porcelain"]);
@@ -111,10 +111,11 @@ fn committed() -> Result<()> {
     Ok(())
 }
 
-/// Maps file names to digests.
+/// Digests of the release files, by file name.
 type Made = BTreeMap<String, String>;
 
-/// Writes all release files for the sources in `root`, in place of earlier files.
+/// Builds all release files from the sources in `root`, and replaces the contents of `out` with
+/// them.
 fn make(root: &Path, out: &Path, releases: &str) -> Result<Made> {
     if out.exists() {
         fs::remove_dir_all(out).with_context(|| out.display().to_string())?;
@@ -191,7 +192,7 @@ fn image_name(program: &str, architecture: &str) -> String {
     format!("{program}-{VERSION}-{architecture}.oci.tar")
 }
 
-/// Returns the files of an archive, in a folder with the archive's name.
+/// Returns the files of the archive `name`, all inside one folder of that name.
 fn archived(root: &Path, name: &str, programs: &[Program], shared: &[File]) -> Result<Vec<File>> {
     let folder = name.trim_end_matches(".tar.gz");
     let below = |file: &File| File {
@@ -214,8 +215,8 @@ fn archived(root: &Path, name: &str, programs: &[Program], shared: &[File]) -> R
     Ok(files)
 }
 
-/// Returns the image of a program. The image of `loudou` also has the modules, so that the image of
-/// a proxy can copy them.
+/// Returns the image of a program. The image of `loudou` also contains the modules, so that a build
+/// of a proxy image can copy them from there.
 fn image_of(target: &Target, program: &Program, modules: &[File]) -> Image {
     let mut files = vec![program.file("")];
     if program.name == "loudou" {
@@ -235,7 +236,7 @@ fn image_of(target: &Target, program: &Program, modules: &[File]) -> Image {
     }
 }
 
-/// Packs an image layout into one file, which skopeo reads as `oci-archive:`.
+/// Packs the OCI layout of an image into one file, which skopeo reads as `oci-archive:`.
 fn layout(image: &Image) -> Result<Vec<u8>> {
     let dir = TempDir::new("layout")?;
     image.write(dir.path())?;
@@ -244,7 +245,7 @@ fn layout(image: &Image) -> Result<Vec<u8>> {
     oci::tar_of(&files)
 }
 
-/// Returns the files in a folder, ordered by name.
+/// Adds the files in a folder and its subfolders, ordered by name.
 fn collect(folder: &Path, within: &str, files: &mut Vec<File>) -> Result<()> {
     let entries = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
     let mut paths = entries
@@ -268,8 +269,8 @@ fn collect(folder: &Path, within: &str, files: &mut Vec<File>) -> Result<()> {
     Ok(())
 }
 
-/// Runs the command line for this machine's processor in an environment without any library or
-/// other file.
+/// Runs the `loudou` command that was built for this machine's processor, in a root directory that
+/// contains no libraries or other system files.
 fn in_an_empty_root(out: &Path) -> Result<()> {
     let dir = TempDir::new("empty-root")?;
     let target = TARGETS.iter().find(|target| target.is_here());
@@ -303,8 +304,8 @@ fn in_an_empty_root(out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Builds the committed sources again, in a clone in another folder with separate build
-/// directories, and compares the results.
+/// Builds the committed sources again, in a clone in another folder with its own build directories,
+/// and compares the results.
 fn again(made: &Made, releases: &str) -> Result<()> {
     let dir = TempDir::new("dist-again")?;
     let clone = dir.path().join("elsewhere");

@@ -1,10 +1,10 @@
-//! `cargo xtask docs`: writes the `OpenAPI` document, builds the documents as a site, and checks
-//! their links.
+//! `cargo xtask docs`: writes the `OpenAPI` document, checks the links in all documents, and builds
+//! the documents as a site.
 //!
-//! The check only reads the Markdown files of the repository, so `ci` runs it. mdBook builds the
-//! site. At first use it is installed into the build directory, which takes minutes, so `ci` does
-//! not build the site. The site's source is a copy of the pages in `docs/SUMMARY.md`, in the
-//! folders that they have here, so that relative links work in both.
+//! The check only reads files of the repository, so `ci` also runs it. `ci` does not build the
+//! site, because the installation of mdBook into the build directory takes minutes. mdBook builds
+//! the site from a copy of the pages in `docs/SUMMARY.md`; the copy keeps the folder structure of
+//! the repository, so that relative links work in both.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,16 +22,15 @@ use crate::tools::MDBOOK;
 mod links;
 mod openapi;
 
-/// Writes the description of the admin API again.
+/// Writes the `OpenAPI` document of the admin API.
 pub(crate) fn describe(root: &Path) -> Result<()> {
     openapi::write(root)
 }
 
-/// Returns the pages of the site, in order.
+/// Path of the summary, which lists the pages of the site in order.
 const SUMMARY: &str = "docs/SUMMARY.md";
 
-/// Checks the documents. Unless `check_only` is set, it first writes the `OpenAPI` document, and
-/// builds the site at the end.
+/// Runs `cargo xtask docs`. With `check_only`, only checks the documents.
 pub(crate) fn run(check_only: bool) -> Result<()> {
     if check_only {
         return check();
@@ -41,7 +40,8 @@ pub(crate) fn run(check_only: bool) -> Result<()> {
     site()
 }
 
-/// Checks the links of all documents, and the `OpenAPI` document.
+/// Checks the links of all documents, the tests of security promises, the functions in
+/// `ARCHITECTURE.md`, and the `OpenAPI` document.
 pub(crate) fn check() -> Result<()> {
     let root = workspace_root();
     let pages = links::pages(&root)?;
@@ -70,7 +70,7 @@ fn summary(pages: &[Page]) -> Result<&Page> {
         .with_context(|| format!("no {SUMMARY}"))
 }
 
-/// Returns the user documents that the site does not list.
+/// Returns the user documents that are missing in the summary.
 fn unlisted(pages: &[Page]) -> Result<Vec<String>> {
     let listed: BTreeSet<String> = linked(summary(pages)?);
     let is_public = |path: &str| {
@@ -85,7 +85,7 @@ fn unlisted(pages: &[Page]) -> Result<Vec<String>> {
         .collect())
 }
 
-/// Returns the files that a page links to.
+/// Returns the files that this page links to.
 fn linked(page: &Page) -> BTreeSet<String> {
     let places = page.links.iter().filter_map(|link| link.place(&page.path));
     places
@@ -122,7 +122,7 @@ fn site() -> Result<()> {
     Ok(())
 }
 
-/// Returns the summary with links relative to the repository root.
+/// Returns the text of the summary with links relative to the repository root.
 fn from_root(text: &str, summary: &Page) -> String {
     let mut text = text.to_owned();
     for link in &summary.links {
@@ -141,12 +141,13 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Page of promises. Each promise names tests that must exist.
+/// Page with a table of security promises. Each promise names the tests that verify it; these tests
+/// must exist.
 const PAGE: &str = "docs/explain/security.md";
-/// Header of the column that names tests.
+/// Header of the table of promises.
 const COLUMN: &str = "| promise | test |";
 
-/// Returns problems with promises: promises without a test, and tests that do not exist.
+/// Returns promises that name no test, and tests that are named but do not exist.
 fn broken_promises(root: &Path) -> Result<Vec<String>> {
     let page = fs::read_to_string(root.join(PAGE)).context(PAGE)?;
     let mut sources = String::new();
@@ -168,7 +169,7 @@ fn named(page: &str, sources: &str) -> Vec<String> {
         if names.peek().is_none() {
             problems.push(format!("a promise without a test: {row}"));
         }
-        // A name with a space is a command.
+        // A name with a space is a command and not a test.
         for name in names.filter(|name| !name.contains(' ')) {
             if !sources.contains(&format!("fn {name}(")) {
                 problems.push(format!("no test `{name}`"));
@@ -178,8 +179,8 @@ fn named(page: &str, sources: &str) -> Vec<String> {
     problems
 }
 
-/// Returns problems in the table that follows a request through the code: functions that the file
-/// in their row does not have.
+/// Checks the table in `ARCHITECTURE.md` that follows a request through the code; returns the
+/// functions that do not exist in the file of their row.
 fn broken_walk(root: &Path) -> Result<Vec<String>> {
     const WALK: &str = "ARCHITECTURE.md";
     let page = fs::read_to_string(root.join(WALK)).context(WALK)?;
@@ -197,7 +198,7 @@ fn broken_walk(root: &Path) -> Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Returns the files and functions in the rows below `| file | function |`.
+/// Returns the file and the function in each row of the table `| file | function |`.
 fn walk(page: &str) -> Vec<(&str, &str)> {
     let rows = page.lines();
     let rows = rows.skip_while(|line| !line.starts_with("| file | function |"));
@@ -209,7 +210,7 @@ fn walk(page: &str) -> Vec<(&str, &str)> {
     named.collect()
 }
 
-/// Appends all Rust files below a folder.
+/// Appends the contents of all Rust files below a folder to `sources`.
 fn read_sources(folder: &Path, sources: &mut String) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

@@ -1,4 +1,4 @@
-//! `cargo xtask build`: builds the filter for Envoy, checks its imports and prints its size.
+//! `cargo xtask build`: builds the Wasm filter, checks its imports and prints its size.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,14 +14,14 @@ use wasmparser::{Encoding, Import, Parser, Payload, TypeRef};
 use crate::command::{cargo, run};
 use crate::setup::WASM_TARGET;
 
-/// Builds the filter and returns its path.
+/// Builds the filter from the current sources, and returns its path.
 pub(crate) fn build() -> Result<PathBuf> {
-    // The filter reports its commit in Envoy's log and in its status.
+    // The filter reports this commit in Envoy's log and in its status.
     run(compile().env("LOUDOU_GIT", commit()))?;
     checked(built_wasm())
 }
 
-/// Builds the filter without the admin API, next to the complete filter, and returns its path.
+/// Builds the filter without the admin API, in a separate build directory, and returns its path.
 pub(crate) fn build_without_admin() -> Result<PathBuf> {
     let mut compile = compile();
     compile.args(["--no-default-features", "--target-dir"]);
@@ -30,7 +30,7 @@ pub(crate) fn build_without_admin() -> Result<PathBuf> {
     checked(built_data_wasm())
 }
 
-/// Checks a module's imports and prints its size.
+/// Checks the imports of the module at this path, and prints its size.
 fn checked(path: PathBuf) -> Result<PathBuf> {
     check_fresh(&path)?;
     let module = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -40,7 +40,7 @@ fn checked(path: PathBuf) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Builds the filter from sources in another folder, and returns its path.
+/// Builds the filter from the sources in another folder, and returns its path.
 pub(crate) fn build_in(root: &Path) -> Result<PathBuf> {
     let target = root.join("target");
     let mut compile = compile();
@@ -49,8 +49,8 @@ pub(crate) fn build_in(root: &Path) -> Result<PathBuf> {
     Ok(target.join(WASM_TARGET).join("wasm/loudou_filter.wasm"))
 }
 
-/// Builds the filter that panics on request. It uses a separate build directory, so that it never
-/// replaces the real filter.
+/// Builds the filter with the feature that lets tests make it panic. The build has its own
+/// directory, so that it never replaces the real filter.
 pub(crate) fn build_trap() -> Result<PathBuf> {
     let mut compile = compile();
     compile.args(["--features", "trap-for-tests", "--target-dir"]);
@@ -64,11 +64,11 @@ fn compile() -> Command {
     compile_module("loudou-filter")
 }
 
-/// Returns the command that compiles a package to a wasm module.
+/// Returns the Cargo command that compiles a package to a wasm module.
 pub(crate) fn compile_module(package: &str) -> Command {
     let mut compile = cargo(&[]);
-    // Panic messages contain the source paths of dependencies. This makes the paths equal on every
-    // machine.
+    // Panic messages contain the source paths of dependencies. The flag replaces these paths, so
+    // that the module is the same on every machine.
     let home = env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(env::home_dir()?.join(".cargo")));
     if let Some(home) = home {
@@ -80,8 +80,8 @@ pub(crate) fn compile_module(package: &str) -> Command {
         compile.args(["--config", &flags]);
     }
     compile.args([
-        // `rustc` sets the crate type. A library that is also an rlib gets no link-time
-        // optimisation.
+        // `cargo rustc` can set the crate type to `cdylib` alone. A library that is also an rlib would
+        // get no link-time optimisation.
         "rustc",
         "--crate-type",
         "cdylib",
@@ -95,7 +95,8 @@ pub(crate) fn compile_module(package: &str) -> Command {
     compile
 }
 
-/// Returns the checked-out commit, with a `+` if files differ from it; `unknown` without git.
+/// Returns the checked-out commit, with a `+` if tracked files have changed, or `unknown` if git is
+/// not available.
 pub(crate) fn commit() -> String {
     commit_of(&workspace_root())
 }
@@ -121,11 +122,12 @@ pub(crate) fn commit_of(root: &Path) -> String {
     }
 }
 
-// Checks the functions that a wasm module imports, read from its import section by `wasmparser`.
+// Checks the functions that a wasm module imports; `wasmparser` reads the import section.
 //
-// Envoy refuses a module that imports a function missing from the host. A function that only newer
-// hosts have limits where the module runs. So every import must be on this list: proxy-wasm ABI
-// 0.2.1, and two WASI calls for functions that the ABI lacks.
+// Envoy rejects a module that imports a function that Envoy does not provide. If the module
+// imported a function that only newer hosts provide, it could not run in older hosts. Every import
+// must therefore be on these lists: proxy-wasm ABI 0.2.1, and two WASI calls that replace missing
+// functions of the ABI.
 
 const PROXY_WASM: &[&str] = &[
     "add_header_map_value",
@@ -171,7 +173,7 @@ const PROXY_WASM: &[&str] = &[
 
 const WASI: &[&str] = &["clock_time_get", "random_get"];
 
-/// Checks every import and returns the number of imports.
+/// Checks every import, and returns the number of imports.
 fn check(module: &[u8]) -> Result<usize> {
     let mut count: usize = 0;
     for payload in Parser::new(0).parse_all(module) {
@@ -219,7 +221,7 @@ mod imports_tests {
     const FUNCTION: u8 = 0;
     const MEMORY: u8 = 2;
 
-    /// Returns a module with one imported function and a custom section before it.
+    /// Returns a module that imports one function, with a custom section before the import section.
     fn module(from: &str, name: &str) -> Vec<u8> {
         importing(from, name, &[FUNCTION, 0])
     }

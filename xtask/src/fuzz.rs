@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: runs libFuzzer on the targets in `tests/fuzz`. Each target has a separate
+//! `cargo xtask fuzz`: runs libFuzzer on the targets in `tests/fuzz`. Each target runs in its own
 //! process, because it may crash or hang.
 
 use std::fs::{self, File};
@@ -10,31 +10,32 @@ use loudou_tests::paths::{target_dir, workspace_root};
 
 use crate::command::{cargo, run as run_command};
 
-/// Flags of rustc that let libFuzzer see which code an input reaches, with a stable compiler.
+/// Compiler flags that report to libFuzzer which code an input reaches; they also work with stable
+/// Rust.
 const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing";
-/// Timeout of one input, in seconds. A longer run counts as endless.
+/// Timeout for a single input, in seconds. An input that takes longer is reported as a hang.
 const ENDLESS_S: u32 = 60;
 
 /// The options of `cargo xtask fuzz`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The time for each target, in seconds
+    /// Time per target, in seconds
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// The seed of the inputs
+    /// Seed for the generated inputs
     #[arg(long, default_value_t = 1)]
     seed: u32,
-    /// Only these targets
+    /// Fuzz only these targets
     #[arg(long, value_delimiter = ',')]
     target: Vec<String>,
-    /// Run only this input, of one target
+    /// Run only this input, with a single target
     #[arg(long, requires = "target")]
     input: Option<PathBuf>,
 }
 
-/// Fuzzes every target for `seconds`.
+/// Fuzzes every target for this many seconds, with a fixed seed.
 pub(crate) fn short(seconds: u64) -> Result<()> {
     run(&Arguments {
         seconds,
@@ -44,7 +45,7 @@ pub(crate) fn short(seconds: u64) -> Result<()> {
     })
 }
 
-/// Runs the targets in sequence, and reports all failures.
+/// Fuzzes the chosen targets one after another; reports all failed targets at the end.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let folder = target_dir().join("fuzz");
     let program = build(&folder)?;
@@ -68,11 +69,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Builds the fuzzer so that libFuzzer sees which code an input reaches.
+/// Builds the fuzzer with coverage instrumentation.
 fn build(folder: &Path) -> Result<PathBuf> {
     let package = ["build", "--package", "loudou-fuzz"];
-    // With an explicit target, the flags do not apply to build scripts, which do not link
-    // libFuzzer.
+    // With an explicit target, Cargo does not apply these flags to build scripts, which are not
+    // linked with libFuzzer.
     let host = host()?;
     let mut build = cargo(&package);
     build
@@ -93,15 +94,15 @@ fn host() -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Writes the seeds and words of all targets, each in its folder below `folder`, and returns the
-/// target names.
+/// Creates a folder for each target below `folder`, with the target's seeds and dictionary, and
+/// returns the names of the targets.
 fn prepared(program: &Path, folder: &Path) -> Result<Vec<String>> {
     if folder.exists() {
         fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
     fs::create_dir_all(folder)?;
     let mut write = Command::new(program);
-    // libFuzzer warns about sanitizer functions, which are not in use.
+    // Capture the output: libFuzzer warns about missing sanitizer functions, which are not used.
     let output = write.env("LOUDOU_FUZZ_DIR", folder).output();
     let output = output.context("cannot run the fuzzer")?;
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -121,7 +122,7 @@ fn fuzz(program: &Path, folder: &Path, target: &str, arguments: &Arguments) -> R
     let mut fuzz = Command::new(program);
     fuzz.env("LOUDOU_FUZZ_TARGET", target)
         .arg(format!("-timeout={ENDLESS_S}"))
-        // The counting allocator limits memory.
+        // Disable libFuzzer's memory limit, because the fuzzer's counting allocator limits memory.
         .arg("-rss_limit_mb=0")
         .arg(format!("-exact_artifact_path={}", failing.display()));
     if let Some(input) = &arguments.input {
@@ -163,7 +164,7 @@ fn fuzz(program: &Path, folder: &Path, target: &str, arguments: &Arguments) -> R
     )
 }
 
-/// Returns the number of inputs and the code coverage from libFuzzer's output.
+/// Returns a summary of libFuzzer's output: the number of inputs and the code coverage.
 fn summary(log: &str) -> String {
     let number = |label: &str| {
         let (_, rest) = log.rsplit_once(label)?;

@@ -1,9 +1,10 @@
-//! `cargo xtask image`: writes the filter as an OCI image, which Istio and Envoy Gateway fetch, or
-//! the native module as one, which Kubernetes mounts as a volume.
+//! `cargo xtask image`: writes an OCI image of the filter, which Istio and Envoy Gateway pull, or
+//! of the native module, which Kubernetes mounts as a volume.
 //!
-//! The filter's image has the variant that they call `compat`, which is one layer with the file
-//! `plugin.wasm`. They cannot read the images that `wkg` pushes, in which the layer itself is the
-//! module. The native module's image has the file `libloudou.so`.
+//! The filter's image follows the variant `compat` of the Wasm image specification: one layer that
+//! contains the file `plugin.wasm`. Istio and Envoy Gateway cannot read images that `wkg` pushes,
+//! because the layer of such an image is the module itself. The native module's image contains the
+//! file `libloudou.so`.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -16,10 +17,11 @@ use crate::{filter, native};
 
 pub(crate) mod registry;
 
-/// Version of all crates.
+/// Version that all crates share.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Builds the module and writes its image. Prints the digest, and how to push the image.
+/// Builds the filter or the native module, and writes its image. Prints the digest of the image and
+/// the command that pushes it.
 pub(crate) fn run(check: bool, is_native: bool) -> Result<()> {
     let (name, scheme, (folder, digest)) = if is_native {
         let module = native::build()?;
@@ -44,13 +46,15 @@ pub(crate) fn run(check: bool, is_native: bool) -> Result<()> {
     Ok(())
 }
 
-/// Writes the image of a module in place of an earlier image. Returns its folder and digest.
+/// Writes the image of a filter module, and replaces an earlier image. Returns the image's folder
+/// and digest.
 fn build(module: &Path) -> Result<(PathBuf, String)> {
     let module = fs::read(module).with_context(|| module.display().to_string())?;
     write("filter", &image(&module))
 }
 
-/// Writes an image in place of an earlier image with this name. Returns its folder and digest.
+/// Writes an image, and replaces an earlier image with this name. Returns the image's folder and
+/// digest.
 fn write(name: &str, image: &Image) -> Result<(PathBuf, String)> {
     let folder = target_dir().join("image").join(name);
     if folder.exists() {
@@ -60,7 +64,7 @@ fn write(name: &str, image: &Image) -> Result<(PathBuf, String)> {
     Ok((folder, digest))
 }
 
-/// Returns this machine's processor as images name it.
+/// Returns this machine's architecture under its OCI name.
 fn here() -> Result<&'static str> {
     match env::consts::ARCH {
         "x86_64" => Ok("amd64"),
@@ -69,7 +73,8 @@ fn here() -> Result<&'static str> {
     }
 }
 
-/// Returns the image of a native module for a processor, which is mounted as a volume.
+/// Returns the image of a native module for an architecture; Kubernetes mounts the image as a
+/// volume.
 pub(crate) fn native_image(module: &[u8], architecture: &'static str) -> Image {
     Image {
         tag: VERSION.to_owned(),
@@ -89,7 +94,7 @@ pub(crate) fn native_image(module: &[u8], architecture: &'static str) -> Image {
     }
 }
 
-/// Returns the image of a module.
+/// Returns the image of a filter module.
 pub(crate) fn image(module: &[u8]) -> Image {
     Image {
         tag: VERSION.to_owned(),

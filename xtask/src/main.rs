@@ -1,10 +1,11 @@
-//! `cargo xtask`: tasks for contributors, in plain Rust, so that they work wherever Cargo works.
+//! `cargo xtask`: tasks for contributors, written in plain Rust, so that they run on every platform that Cargo
+//! supports.
 //!
-//! `setup` installs Envoy, Valkey and Prometheus. `build` builds the filter, `image` an OCI image
-//! of it, and `dist` a release. `demo` shows the filter and the screen in use. `playground` builds a
-//! page that runs rules in a browser. `docs` builds the documents as a site. `update` writes committed outputs again. `bench` measures. `soak` looks for
-//! requests beyond their limits, and `fuzz` for harmful input. `test` must pass before a commit,
-//! and `ci` before a merge.
+//! `setup` installs Envoy, Valkey and Prometheus. `build` builds the filter, `image` writes an OCI image of it, and
+//! `dist` builds a release. `demo` shows the filter and the terminal app in use. `playground` builds a page that
+//! evaluates rules in a browser. `docs` builds a site from the documents. `update` regenerates all committed outputs.
+//! `bench` measures. `soak` searches for requests that were admitted beyond their limits, and `fuzz` searches for
+//! inputs that crash or hang the code. `test` must pass before a commit, and `ci` before a merge.
 
 #![expect(
     clippy::print_stdout,
@@ -52,32 +53,32 @@ struct Arguments {
 
 #[derive(Debug, Clone, Subcommand)]
 enum Task {
-    /// Install the wasm target, an Envoy, a Valkey, a Prometheus and cargo-deny; quick when they are there
+    /// Install the wasm target, Envoy, Valkey, Prometheus and cargo-deny, if they are missing
     Setup,
-    /// Build the filter; check its size and its imports
+    /// Build the filter, and check its size and imports
     Build {
-        /// Build the filter that panics on request, for tests of crashes
+        /// Build the filter that panics on request, for crash tests
         #[arg(long, conflicts_with = "without_admin")]
         trap: bool,
-        /// Leave out the admin API, which another Envoy answers: a fifth less to load
+        /// Leave out the admin API, for an Envoy whose admin API runs in another Envoy: a fifth less code to load
         #[arg(long, conflicts_with = "native")]
         without_admin: bool,
-        /// Build the native module for Envoy 1.39 and 1.40, target/native/libloudou.so
+        /// Build the native module for Envoy 1.39 and 1.40: target/native/libloudou.so
         #[arg(long)]
         native: bool,
     },
     /// Write the filter as an OCI image, for Istio and Envoy Gateway
     Image {
-        /// Push it to a registry, pull it back, and run it in Envoy
+        /// Push the image to a registry, pull it back, and run its module in Envoy
         #[arg(long, conflicts_with = "native")]
         check: bool,
-        /// Write the native module of this machine's processor, for a volume of Kubernetes
+        /// Write an image of the native module for this machine's processor, which Kubernetes can mount as a volume
         #[arg(long)]
         native: bool,
     },
     /// Build a release: programs, packages, images, checksums
     Dist(dist::Arguments),
-    /// Start Envoy with the filter and a dozen users, and open `loudou` on it
+    /// Start Envoy with the filter and a dozen users, and open `loudou` to watch them
     Demo {
         /// Start three Envoys that share each user's bucket, with a relay and a Valkey
         #[arg(long)]
@@ -86,15 +87,15 @@ enum Task {
         #[arg(long)]
         native: bool,
     },
-    /// Build the playground, a page that runs rules in a browser: target/playground/loudou.html
+    /// Build the playground, a page that evaluates rules in a browser: target/playground/loudou.html
     Playground,
     /// Redraw the pictures in docs/reference/algorithms and docs/pictures
     Pictures,
-    /// Write all committed outputs again: snapshots, schemas, tables of fields, pictures
+    /// Regenerate all committed outputs: snapshots, schemas, tables of fields, pictures
     Update,
-    /// Describe the admin API, check the links of all documents, and build them as a site with mdBook
+    /// Describe the admin API, check the links of all documents, and build a site from them with mdBook
     Docs {
-        /// Only check the links, and that the description is up to date
+        /// Only check the links, and that the description of the admin API is up to date
         #[arg(long)]
         check: bool,
     },
@@ -102,51 +103,51 @@ enum Task {
     Bench {
         /// The benchmark
         what: bench::Bench,
-        /// Measure less, in less than two minutes (admin, core, fleet, replay, request, screen)
+        /// Take fewer measurements, in less than two minutes (core, fleet, request)
         #[arg(long)]
         quick: bool,
-        /// Measure this build of the filter instead of the current one (fleet, instructions, request)
+        /// Measure this build of the filter instead of a build of the current sources (fleet, instructions, request)
         #[arg(long, value_name = "FILE")]
         wasm: Option<PathBuf>,
-        /// Measure this build of the filter, too, in the same run (request)
+        /// Also measure this build of the filter, in the same run (request)
         #[arg(long, value_name = "FILE")]
         compare: Option<PathBuf>,
     },
-    /// Change everything about the limits of an Envoy under load, and check each key's count
+    /// Change all kinds of settings of an Envoy under load, and check the number of admitted requests for each key
     Soak {
-        /// The duration in minutes
+        /// Duration in minutes
         #[arg(long, default_value_t = 2)]
         minutes: u64,
-        /// The seed of an earlier soak, to repeat it
+        /// Seed of an earlier soak that is to be repeated
         #[arg(long)]
         seed: Option<u64>,
-        /// Actions to leave out, to find out which of them a violation needs
+        /// Actions to leave out, to find out which actions are needed for a violation
         #[arg(long, value_delimiter = ',', value_parser = loudou_tests::soak::plan::WORDS)]
         without: Vec<String>,
         /// Soak the native module, without crashes and rollbacks
         #[arg(long)]
         native: bool,
     },
-    /// Fuzz all code that reads input, to find panics and inputs that take too much time or memory
+    /// Fuzz all code that parses input, to find panics and inputs that take too much time or memory
     Fuzz(fuzz::Arguments),
-    /// Let HTTP and gRPC clients, such as got, urllib3, grpcio and curl, read the filter's headers in a real Envoy
+    /// Check that HTTP and gRPC clients, such as got, urllib3, grpcio and curl, handle the filter's response headers
     Clients,
-    /// Open the playground and the pages of `loudou replay --output html` in a headless Chromium
+    /// Open the playground and the reports of `loudou replay --output html` in a headless Chromium
     Pages,
-    /// Run all tests, or only those whose names contain NAME, including tests in a real Envoy
+    /// Run all tests, including tests in a real Envoy, or only the tests whose names contain NAME
     ///
-    /// `cargo xtask test bans::` runs the tests of one subject, a file in tests/tests, and
-    /// `cargo xtask test a_name another_name` runs tests with either name. With a NAME, only the setup and
-    /// builds that the chosen tests need are done.
+    /// `cargo xtask test bans::` runs the tests of one subject, which is a file in tests/tests, and
+    /// `cargo xtask test a_name another_name` runs the tests with either name. With a NAME, only the
+    /// setup and builds that the chosen tests need are run.
     #[command(verbatim_doc_comment)]
     Test {
-        /// Part of the full name of a test, such as `bans::` or `fleet::bound`. Several names choose more tests
+        /// Part of the full name of a test, such as `bans::` or `fleet::bound`. Give several names to run more tests
         #[arg(value_name = "NAME")]
         names: Vec<String>,
     },
-    /// Check formatting, lints and docs; run `test`, cargo-deny, a fuzz and a soak
+    /// Check formatting, lints and docs, and run `test`, cargo-deny, a short fuzz run and a short soak
     Ci {
-        /// Fuzz each target for a minute, and soak for ten, as before a release
+        /// Fuzz each target for a minute and soak for ten minutes, as before a release
         #[arg(long)]
         long: bool,
     },

@@ -1,7 +1,7 @@
-//! Checks the Kubernetes manifests against the schemas of their kinds, as an API server does.
+//! Validates the Kubernetes manifests against the schemas of their kinds, as an API server would.
 //!
-//! Schemas and checker are not part of the repository. The check runs if a folder has both: a
-//! program `crdcheck.py` that takes manifests, and the definitions next to it.
+//! The schemas and the checker are not in this repository. The check runs only if a folder contains
+//! both: the program `crdcheck.py`, which takes manifests as arguments, and the schemas.
 
 use std::env;
 use std::fs;
@@ -13,16 +13,16 @@ use loudou_tests::paths::{target_dir, workspace_root};
 
 use crate::command::run;
 
-/// Variable that names the folder.
+/// Environment variable that contains the path of this folder.
 const FOLDER: &str = "LOUDOU_CRDS";
-/// Default folder, next to the repository.
+/// Default folder, relative to the repository.
 const BESIDE: &str = "../shared/kubernetes";
 const CHECKER: &str = "crdcheck.py";
-/// The folder of examples whose manifests have kinds of Kubernetes itself, such as `fleet/kubernetes`.
+/// Name of the folders whose manifests have built-in kinds of Kubernetes, for example `fleet/kubernetes`.
 const CORE: &str = "kubernetes";
-/// The checker's line about the only kind that no definition exists for.
+/// End of the line that the checker prints for the only kind without a schema.
 const UNKNOWN: &str = " EnvoyProxy NO CRD";
-/// The module that checks these, and the packages that the checkers import.
+/// Python module that validates the built-in kinds, and the packages that both checkers import.
 const CORE_CHECKER: &str = "kubernetes_validate";
 const PACKAGES: [&str; 5] = [
     "kubernetes-validate==1.37.0",
@@ -32,7 +32,7 @@ const PACKAGES: [&str; 5] = [
     "common-expression-language==0.10.0",
 ];
 
-/// Checks all manifests below `envoy/`. Returns the reason if the check cannot run here.
+/// Validates all manifests below `envoy/`. Returns the reason if this machine cannot run the check.
 pub(crate) fn check() -> Result<Option<String>> {
     let named = env::var_os(FOLDER).map(PathBuf::from);
     let folder = named.unwrap_or_else(|| workspace_root().join(BESIDE));
@@ -73,20 +73,20 @@ pub(crate) fn check() -> Result<Option<String>> {
     Ok(None)
 }
 
-/// Returns true if a manifest has a kind of Kubernetes itself.
+/// Returns true if the manifest has a built-in kind of Kubernetes.
 fn is_core(path: &Path) -> bool {
     path.parent().is_some_and(|folder| folder.ends_with(CORE))
 }
 
-/// Returns true if the checker reports that each document of a known kind is valid. Its exit code does not show
-/// this. Each manifest has exactly one document.
+/// Returns true if the checker reports every manifest as valid, or as the kind without a schema. The checker's exit
+/// code does not show this. Each manifest contains exactly one document.
 fn are_right(output: &str, manifests: usize) -> bool {
     let is_right = |line: &&str| line.ends_with(" OK") || line.ends_with(UNKNOWN);
     output.lines().filter(is_right).count() == manifests
 }
 
-/// Returns files two folders down, such as `istio/sidecar/wasm-plugin.yaml`. Kustomize reads its
-/// own files.
+/// Returns the YAML files two folders below `root`, such as `istio/sidecar/wasm-plugin.yaml`.
+/// `kustomization.yaml` files are left out, because only Kustomize reads them.
 fn manifests(root: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for example in folders(root)? {
@@ -114,8 +114,8 @@ fn entries(root: &Path) -> Result<Vec<PathBuf>> {
     entries.map(|entry| Ok(entry?.path())).collect()
 }
 
-/// Returns the folder with the checker's libraries. Installs it in the build directory if
-/// necessary.
+/// Returns the folder with the Python packages that the checkers import. Installs the packages in
+/// the build directory if necessary.
 fn libraries() -> Result<PathBuf> {
     let place = target_dir().join("crd-python");
     let marker = place.join("installed");

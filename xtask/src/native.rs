@@ -1,4 +1,4 @@
-//! Builds the native module for Envoy, and checks what it needs from the system and from Envoy.
+//! Builds the native module for Envoy, and checks which libraries and functions it imports.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,12 +12,12 @@ use object::{Endianness, ImportFlags, NameOrOrdinal, Object as _, ObjectSymbol a
 use crate::command::{cargo, run};
 use crate::filter::commit;
 
-/// File name of the module. Envoy looks for a module `loudou` under this name.
+/// File name of the module. Envoy looks for the module `loudou` under this name.
 pub(crate) const FILE: &str = "libloudou.so";
-/// Minor version of the C library in Envoy's own images: Debian 12 has 2.36, and Ubuntu 22.04 has
-/// 2.35.
+/// Minor version of the newest glibc that the module may need: Envoy's own images contain 2.36
+/// (Debian 12) and 2.35 (Ubuntu 22.04).
 const GLIBC: u32 = 35;
-/// Parts of the C library. Envoy's distroless image has no other library.
+/// Libraries that belong to glibc. Envoy's distroless image contains no other libraries.
 const LIBRARIES: &[&str] = &[
     "ld-linux-aarch64.so.1",
     "ld-linux-x86-64.so.2",
@@ -27,7 +27,7 @@ const LIBRARIES: &[&str] = &[
     "libpthread.so.0",
 ];
 
-/// Builds the module for this machine and returns its path.
+/// Builds the module for this machine, and returns its path.
 pub(crate) fn build() -> Result<PathBuf> {
     let mut compile = cargo(&["build", "--package", "loudou-native", "--profile", "native"]);
     run(compile.env("LOUDOU_GIT", commit()))?;
@@ -43,7 +43,7 @@ pub(crate) fn build() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Builds the module that panics on request, in a separate build directory.
+/// Builds the module with the feature that lets tests make it panic, in a separate build directory.
 pub(crate) fn build_trap() -> Result<PathBuf> {
     let mut compile = cargo(&["build", "--package", "loudou-native"]);
     compile.args(["--features", "trap-for-tests", "--target-dir"]);
@@ -53,9 +53,9 @@ pub(crate) fn build_trap() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Checks that Envoy can load the module where it runs: that it needs only libraries that Envoy has,
-/// functions of a C library that is at most 2.`glibc`, and functions that Envoy 1.39 has. Returns
-/// the number of Envoy's functions.
+/// Checks that Envoy can load the module: the module may import only libraries that Envoy's images
+/// contain, functions of glibc 2.`glibc` or older, and functions that Envoy 1.39 exports. Returns
+/// the number of Envoy functions that the module imports.
 pub(crate) fn check(module: &[u8], glibc: u32) -> Result<usize> {
     let module = ElfFile64::<Endianness>::parse(module).context("not a library")?;
     for library in module.import_libraries()? {
@@ -93,17 +93,18 @@ pub(crate) fn check(module: &[u8], glibc: u32) -> Result<usize> {
     Ok(count)
 }
 
-/// Returns the minor version in `GLIBC_2.28` or `GLIBC_2.2.5`.
+/// Returns the minor version of a glibc symbol version, such as `GLIBC_2.28` or `GLIBC_2.2.5`.
 fn minor(version: &str) -> Option<u32> {
     let numbers = version.strip_prefix("GLIBC_2.")?;
     numbers.split('.').next()?.parse().ok()
 }
 
-/// Prefix of Envoy's functions for modules.
+/// Prefix of the functions that Envoy exports for modules.
 const PREFIX: &str = "envoy_dynamic_module_callback_";
 
-// Envoy refuses a module that calls a function that it does not have. These functions are in Envoy
-// 1.39 and 1.40. Five of them, which change the metrics of a configuration, are missing in 1.38.
+// Envoy cannot load a module that imports a function that this Envoy does not export. Envoy 1.39
+// and 1.40 export all of these functions. Envoy 1.38 lacks five of them, which change the metrics
+// of a configuration.
 const FUNCTIONS: &[&str] = &[
     "get_concurrency",
     "http_add_header",
@@ -150,7 +151,7 @@ const FUNCTIONS: &[&str] = &[
     "log",
 ];
 
-/// Returns the functions of [`FUNCTIONS`] that a program does not export.
+/// Returns the functions in [`FUNCTIONS`] that the Envoy program does not export.
 pub(crate) fn missing(envoy: &[u8]) -> Result<Vec<&'static str>> {
     let envoy = ElfFile64::<Endianness>::parse(envoy).context("not a program")?;
     let exports = envoy.dynamic_symbols().filter(|it| !it.is_undefined());
@@ -172,7 +173,8 @@ mod tests {
         assert_eq!(minor("GLIBC_PRIVATE"), None);
     }
 
-    /// This test program needs other libraries or a newer C library than a module may need.
+    /// The running test program itself imports other libraries or a newer glibc than a module may
+    /// import.
     #[test]
     fn other_programs_are_refused() -> Result<()> {
         let program = fs::read(std::env::current_exe()?)?;

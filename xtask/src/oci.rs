@@ -1,7 +1,7 @@
-//! Writes OCI images as layouts in a folder, with one layer each. Equal files produce equal bytes,
-//! because images contain no times, owners or names of this machine.
+//! Writes OCI images with a single layer each, as image layouts in a folder. The same files always
+//! produce the same bytes, because the images contain no timestamps, owners or host names.
 //!
-//! Layout, manifest and configuration follow the OCI image specification 1.1.
+//! The layout, manifest and configuration follow the OCI image specification 1.1.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,7 +19,7 @@ const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
-/// A file of an image.
+/// A file in an image.
 #[derive(Clone, Debug)]
 pub(crate) struct File {
     /// Path in the image, without a leading slash.
@@ -31,18 +31,18 @@ pub(crate) struct File {
 /// An image.
 #[derive(Clone, Debug)]
 pub(crate) struct Image {
-    /// Tag in the layout.
+    /// Tag of the image in the layout.
     pub(crate) tag: String,
     pub(crate) architecture: &'static str,
     pub(crate) os: &'static str,
     pub(crate) files: Vec<File>,
-    /// Command, if the image has a program.
+    /// Path of the program to run, if the image contains one.
     pub(crate) entrypoint: Option<String>,
     /// Annotations of the manifest.
     pub(crate) annotations: Vec<(&'static str, String)>,
 }
 
-/// Content that an image refers to.
+/// A blob of an image layout: the configuration, the layer or the manifest.
 struct Blob {
     digest: String,
     bytes: Vec<u8>,
@@ -69,7 +69,7 @@ impl Blob {
 }
 
 impl Image {
-    /// Writes the image as a layout into an empty folder, and returns the digest of its manifest.
+    /// Writes the image layout into an empty folder, and returns the digest of the manifest.
     pub(crate) fn write(&self, folder: &Path) -> Result<String> {
         let blobs = folder.join("blobs/sha256");
         fs::create_dir_all(&blobs).with_context(|| blobs.display().to_string())?;
@@ -81,7 +81,8 @@ impl Image {
             "rootfs": { "type": "layers", "diff_ids": [digest(&tar)] },
         });
         if let (Some(program), Some(run)) = (&self.entrypoint, config.get_mut("config")) {
-            // A numeric user, because an image with a single file has no user names.
+            // The user is numeric, because an image with a single file has no `/etc/passwd` to
+            // resolve names.
             *run = json!({ "Entrypoint": [program], "User": "65532:65532" });
         }
         let (config, layer) = (Blob::of(&config), Blob::new(gzip(&tar)?));
@@ -110,20 +111,20 @@ impl Image {
     }
 }
 
-/// Returns `sha256:` and the digest in hexadecimal.
+/// Returns the SHA-256 digest in the form `sha256:` followed by hexadecimal digits.
 pub(crate) fn digest(bytes: &[u8]) -> String {
     let digest = Sha256::digest(bytes);
     let digits = digest.iter().map(|byte| format!("{byte:02x}"));
     format!("sha256:{}", digits.collect::<String>())
 }
 
-/// Returns an archive with these files in order, each after its folders. All entries have the time
-/// 0 and the owner root.
+/// Returns a tar archive that contains these files in order; the entries of a file's folders
+/// precede the file. All entries have the time 0 and the owner root.
 pub(crate) fn tar_of(files: &[File]) -> Result<Vec<u8>> {
     let mut archive = Builder::new(Vec::new());
     let mut folders = BTreeSet::new();
     for file in files {
-        // dpkg does not create the folder of a file.
+        // Add entries for the folders, because dpkg does not create missing folders.
         for (end, _) in file.path.match_indices('/') {
             let Some(folder) = file.path.get(..=end) else {
                 continue;
@@ -158,7 +159,8 @@ fn header(kind: EntryType, mode: u32, size: u64) -> Header {
     header
 }
 
-/// Compresses content reproducibly, without a name, a time or the operating system.
+/// Compresses `bytes` reproducibly: the gzip header contains no name, no time and no operating
+/// system.
 pub(crate) fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut gzip = GzBuilder::new()
         .mtime(0)
@@ -275,7 +277,7 @@ mod tests {
         changed.files[0].bytes.push(0);
         let dir = TempDir::new("oci").expect("a folder");
         assert_ne!(changed.write(dir.path()).expect("written"), one);
-        // RFC 1952, 2.3: neither a time nor an operating system.
+        // RFC 1952, section 2.3: the header contains no time and an unknown operating system.
         let gzip = gzip(b"x").expect("compressed");
         assert_eq!(gzip[4..8], [0; 4]);
         assert_eq!(gzip[9], 255);

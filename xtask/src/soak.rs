@@ -1,5 +1,5 @@
-//! `cargo xtask soak`: runs load on a real Envoy while everything about its limits changes. A model
-//! computes the maximum and minimum number of admitted requests for each key.
+//! `cargo xtask soak`: sends load to a real Envoy while rules, bans and other state of its limits change. For each key,
+//! a model computes the minimum and maximum number of requests that the limits may admit.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -13,13 +13,13 @@ use loudou_tests::soak::{self, Options};
 use crate::setup;
 use crate::{filter, native};
 
-/// Builds the filter that panics on request, and runs the soak with it.
+/// Builds the filter that panics on request, and runs the soak with this filter.
 pub(crate) fn run(minutes: u64, seed: Option<u64>, without: Vec<String>) -> Result<()> {
     soak(minutes, seed, without, filter::build_trap()?)
 }
 
-/// Runs the soak with the native module. It has no sandbox that could crash, and no sandbox that Envoy would use again
-/// after a rollback.
+/// Runs the soak with the native module, without crashes and rollbacks. The native module has no Wasm sandbox that
+/// could crash, or that Envoy could reuse after a rollback.
 pub(crate) fn run_native(minutes: u64, seed: Option<u64>, mut without: Vec<String>) -> Result<()> {
     without.extend(["crash", "rollback"].map(ToOwned::to_owned));
     soak(minutes, seed, without, native::build()?)
@@ -27,7 +27,7 @@ pub(crate) fn run_native(minutes: u64, seed: Option<u64>, mut without: Vec<Strin
 
 fn soak(minutes: u64, seed: Option<u64>, without: Vec<String>, wasm: PathBuf) -> Result<()> {
     setup::run()?;
-    // The seed is short, so that it is easy to type.
+    // Keep the seed short, so that it is easy to type.
     let seed = seed.unwrap_or_else(|| RandomState::new().build_hasher().finish() >> 40);
     let less = without.iter().map(|word| format!("-without-{word}"));
     let name = format!("seed-{seed}{}.txt", less.collect::<String>());

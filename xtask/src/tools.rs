@@ -1,4 +1,4 @@
-//! Tools for the checks, in pinned versions, installed from crates.io into the build directory.
+//! Installs tools for the checks, in pinned versions, from crates.io into the build directory.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,18 +10,18 @@ use crate::command::{cargo, run};
 
 /// A tool.
 pub(crate) struct Tool {
-    /// Name of the package and its program.
+    /// Name of the crate and of its program.
     name: &'static str,
     version: &'static str,
-    /// Text before the version in the program's output.
+    /// Text before the version in the output of `--version`.
     prefix: &'static str,
     /// Options of `cargo install`.
     options: &'static [&'static str],
-    /// Environment variables of the installation.
+    /// Environment variables for the installation.
     variables: &'static [(&'static str, &'static str)],
 }
 
-/// mdBook, which builds the documents as a site.
+/// mdBook builds the documents as a site.
 pub(crate) const MDBOOK: Tool = Tool {
     name: "mdbook",
     version: "0.5.4",
@@ -30,8 +30,9 @@ pub(crate) const MDBOOK: Tool = Tool {
     variables: &[],
 };
 
-/// cargo-deny, which checks the dependencies. It runs for only a second, so it is built without
-/// optimisation. That takes about two minutes on one core instead of many minutes.
+/// cargo-deny checks the dependencies. It runs for only a second, so it is built without
+/// optimisation. On one core, such a build takes about two minutes; an optimised build would take
+/// much longer.
 pub(crate) const DENY: Tool = Tool {
     name: "cargo-deny",
     version: "0.20.2",
@@ -44,7 +45,7 @@ pub(crate) const DENY: Tool = Tool {
 };
 
 impl Tool {
-    /// Returns the program's path. Installs it if necessary.
+    /// Returns the path of the tool's program, and installs the tool if necessary.
     pub(crate) fn program(&self) -> Result<PathBuf> {
         let tools = target_dir().join("tools");
         let program = tools.join("bin").join(self.name);

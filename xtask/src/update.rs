@@ -1,6 +1,6 @@
-//! `cargo xtask update`: writes the committed outputs of the code again, which are snapshots,
-//! schemas, tables and pictures. `git diff` then shows how a change affects them. It does not
-//! change the instruction budgets, because a budget is a decision.
+//! `cargo xtask update`: regenerates the committed files that are generated from the code:
+//! snapshots, schemas, tables and pictures. Afterwards, `git diff` shows how a change of the code
+//! affects them. Instruction budgets are not updated, because each budget is a deliberate decision.
 
 use std::fs;
 use std::process::Command;
@@ -14,7 +14,8 @@ use crate::{checks, docs, pictures};
 const SCHEMA: &str = "docs/schema/loudou.schema.json";
 const FIELDS: &str = "docs/reference/fields.md";
 const COMMANDS: &str = "docs/reference/cli.md";
-/// Pages with a part that `loudou` prints with these arguments, between marks that name them.
+/// Pages with a generated part, and the arguments with which `loudou` prints the part; marks around
+/// the part contain the same arguments.
 const PRINTED: [(&str, [&str; 2]); 2] = [
     (FIELDS, ["schema", "--markdown"]),
     (COMMANDS, ["man", "--markdown"]),
@@ -35,7 +36,7 @@ pub(crate) fn run_all() -> Result<()> {
         fs::write(root.join(path), page).context(path)?;
     }
     docs::describe(&root)?;
-    // Snapshots are written before pictures, because some pictures are drawn from them.
+    // Update the snapshots before the pictures, because some pictures are drawn from snapshots.
     let mut tests = cargo(&["test", "--quiet", "--package", "loudou", "--lib"]);
     run(tests.env("INSTA_UPDATE", "always")).context(
         "not only snapshots in files differ: `cargo insta test --accept -p loudou` updates those within tests",
@@ -43,7 +44,7 @@ pub(crate) fn run_all() -> Result<()> {
     pictures::run_all()
 }
 
-/// The lines around the part of a page that `loudou` prints with these arguments.
+/// Returns the lines that mark the start and the end of a generated part.
 fn marks(arguments: [&str; 2]) -> [String; 2] {
     let command = arguments.join(" ");
     [
@@ -52,7 +53,7 @@ fn marks(arguments: [&str; 2]) -> [String; 2] {
     ]
 }
 
-/// Replaces the table between the marks of a page.
+/// Replaces the text between the marks of a page, or returns `None` if the marks are missing.
 fn between(page: &str, arguments: [&str; 2], text: &str) -> Option<String> {
     let [begin, end] = marks(arguments);
     let (head, rest) = page.split_once(&begin)?;

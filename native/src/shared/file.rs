@@ -1,9 +1,9 @@
-//! Opens a file of values, and checks or repairs it before use.
+//! Opens a store in a file, and checks or repairs the file before use.
 //!
-//! One Envoy uses a file at a time. Only the two processes of a hot restart share it. If no other process has the file
-//! open, the process that opens it undoes the unfinished changes of the last process, checks all references, and lists
-//! the free blocks again. A file that this version cannot use is replaced with an empty one, and the caller reports
-//! that. A file that Loudou did not create is never written.
+//! Only one Envoy at a time uses a file. The exception is a hot restart, during which the old and the new process share
+//! the file. If no other process has the file open, the opening process undoes unfinished changes of the previous
+//! process, checks all references, and rebuilds the free lists. If this version cannot use the file, it replaces the
+//! contents with an empty store, and the caller logs a warning. Loudou never writes to a file that it did not create.
 
 use std::fs;
 use std::path::Path;
@@ -22,23 +22,24 @@ use super::{
 };
 use crate::clock;
 
-/// Version of the file's layout. The values have versions of their own.
+/// Version of the file layout. The values in the file have their own versions.
 const LAYOUT: u32 = 1;
-/// Lock number of a process that opens the file.
+/// Number that a process claims while it opens the file.
 const OPENING: u32 = PROCESSES;
-/// Maximum number of pauses while another process opens the file, or has it open and may be about to end.
+/// Maximum number of pauses while another process is opening the file, or has the file open and may be about to end.
 const WAITS: u32 = 100;
-/// Length of such a pause.
+/// Length of each pause.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Identity of this process for other processes that open the same file.
+/// Identity of this process, for other processes that open the same file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Process {
-    /// Version of all values that are kept.
+    /// Combined version of all values in the file.
     pub(crate) format: u32,
-    /// Number of hot restarts before this process.
+    /// Envoy's restart epoch: the number of hot restarts before this process.
     pub(crate) restart_epoch: u32,
-    /// Envoy's base identifier, which is the same in both processes of a hot restart. `None` if Envoy chooses it.
+    /// Envoy's base identifier, which is the same in both processes of a hot restart. `None` if it is not set on the
+    /// command line.
     pub(crate) base_id: Option<u64>,
 }
 
@@ -70,7 +71,7 @@ impl Process {
         }
     }
 
-    /// Returns true if this process is the hot restart of the process with these numbers.
+    /// Returns true if this process is a hot restart of the process with this restart epoch and base identifier.
     pub(super) fn follows(self, restart_epoch: u32, base_id: u64) -> bool {
         let base_id = base_id.checked_sub(1);
         let is_same = base_id.is_none() || self.base_id.is_none() || base_id == self.base_id;
@@ -82,12 +83,12 @@ impl Process {
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) shared: Shared,
-    /// Reason why the file was replaced with an empty one, or the damage that was repaired.
+    /// Reason why the contents were replaced with an empty store, or a description of the repaired damage.
     pub(crate) note: Option<String>,
 }
 
-/// Opens the file at `path` for values of this many buckets, or creates it. Values of an earlier process are used if
-/// `is_sound` returns true for them. Returns a sentence if the file cannot be used.
+/// Opens the file at `path` for this many buckets, and creates it if necessary. Keeps the values of an earlier process
+/// if `is_sound` returns true for them. Returns an error message if the file cannot be used.
 pub(crate) fn open(
     path: &Path,
     buckets: u32,
@@ -155,7 +156,7 @@ fn open_alone(
     begin(region, buckets, (process, number), why)
 }
 
-/// Begins with an empty file, which this process has claimed.
+/// Replaces the contents of a file, for which this process holds a number, with an empty store.
 fn begin(
     region: Region,
     buckets: u32,
@@ -174,7 +175,7 @@ fn begin(
             region.u64(part)?.store(place, Ordering::Relaxed);
         }
         shared.introduce(process)?;
-        // If the process is killed before this line, the next process creates the file again.
+        // If the process is killed before it writes the magic number, the next process creates the file again.
         region.u64(MAGIC_AT)?.store(MAGIC, Ordering::Release);
         Some(())
     };
@@ -184,11 +185,11 @@ fn begin(
 }
 
 enum Examined {
-    /// There is nothing in the file.
+    /// The file is empty, or its creation was interrupted.
     New,
-    /// The file belongs to something else.
+    /// The file was not created by Loudou.
     Foreign,
-    /// The file cannot be used, for this reason.
+    /// The file was created by Loudou but cannot be used, for this reason.
     Unusable(String),
     Usable,
 }
@@ -206,7 +207,7 @@ fn examine(region: &Region, size: u64, buckets: u32, process: Process) -> Examin
     };
     match number(MAGIC_AT) {
         Some(MAGIC) => {}
-        // A process died while it created the file.
+        // A process died while it was creating the file.
         Some(CREATING) => return Examined::New,
         _ => return Examined::Foreign,
     }
@@ -234,14 +235,14 @@ fn examine(region: &Region, size: u64, buckets: u32, process: Process) -> Examin
     Examined::Unusable(why)
 }
 
-/// Starts to use a sound file, alone or together with the previous process of a hot restart.
+/// Attaches to a usable file, either alone or together with the previous process of a hot restart.
 fn attach(region: Region, process: Process) -> Result<Shared, String> {
     let number = claim(&region)?;
     let ready = || {
         let lines = region.u32(LINES_AT)?.load(Ordering::Relaxed);
         let shared = Shared::new(region, number, lines.into())?;
-        // A dead process may have had this number. Releases its locks, so that they cannot be mistaken for locks of
-        // this process.
+        // A dead process may have used the same number. Its locks must be released before this process could mistake
+        // them for its own.
         shared.release_locks_of(number)?;
         shared.introduce(process)?;
         Some(shared)
@@ -255,13 +256,13 @@ fn claim(region: &Region) -> Result<u32, String> {
     number.ok_or_else(|| "too many processes use it".to_owned())
 }
 
-/// Returns the numbers of the processes that have the file open.
+/// Returns the numbers of the other processes that have the file open.
 fn users(region: &Region) -> impl Iterator<Item = u32> {
     (0..PROCESSES).filter(|number| region.is_claimed(*number))
 }
 
-/// If another process uses the file, and this process is not its hot restart, returns the reason why this process may
-/// not use the file.
+/// Returns the reason why this process must not use the file, if another process uses it and this process is not the
+/// hot restart of that process.
 fn refusal(region: &Region, process: Process) -> Option<String> {
     users(region).find_map(|other| {
         let at = PROCESSES_AT + u64::from(other) * PROCESS_BYTES;
@@ -280,7 +281,7 @@ fn refusal(region: &Region, process: Process) -> Option<String> {
 }
 
 impl Shared {
-    /// Writes the identity of this process into the head of the file.
+    /// Writes this process's identity into the file header.
     fn introduce(&self, process: Process) -> Option<()> {
         let at = PROCESSES_AT + u64::from(self.process) * PROCESS_BYTES;
         let base_id = process.base_id.map_or(0, |id| id.saturating_add(1));
@@ -295,14 +296,14 @@ impl Shared {
         Some(())
     }
 
-    /// Returns the places of all locks.
+    /// Returns the offsets of all locks.
     fn all_locks(&self) -> impl Iterator<Item = u64> + use<> {
         let lines = (0..self.lines).map(|line| LINES_START + line * UNIT);
         let lists = (0..LISTS).map(|list| LISTS_AT + list * LIST_BYTES);
         lines.chain(lists).chain([END_LOCK_AT])
     }
 
-    /// Undoes the unfinished changes of a process that died, and releases the locks of its threads.
+    /// Undoes the unfinished changes of a dead process, and releases the locks of its threads.
     fn release_locks_of(&self, process: u32) -> Option<()> {
         for lock in self.all_locks() {
             let word = self.region.u32(lock)?;
@@ -310,7 +311,7 @@ impl Shared {
             if thread == 0 || process_of(thread) != process || thread == self.own()? {
                 continue;
             }
-            // Another process may find the dead thread at the same moment.
+            // Another process may detect the dead thread at the same time.
             let own = self.own()?;
             let taken = word.compare_exchange(thread, own, Ordering::Acquire, Ordering::Relaxed);
             if taken.is_ok() {
@@ -328,13 +329,13 @@ impl Shared {
         Some(())
     }
 
-    /// Repairs the values after the last process has ended or died at any point. Returns the number of values that were
-    /// dropped, or `None` if the file cannot be used.
+    /// Repairs the store after the last process has ended, even if that process was killed at any instruction. Returns
+    /// the number of dropped values, or `None` if the file cannot be used.
     fn recover(&self) -> Option<usize> {
         for process in 0..PROCESSES {
             self.release_locks_of(process)?;
         }
-        // A lock with an impossible number would never be released.
+        // Reset every lock, because no process would release a lock with an invalid number.
         for lock in self.all_locks() {
             self.region.u32(lock)?.store(0, Ordering::Relaxed);
         }
@@ -383,7 +384,8 @@ impl Shared {
         Some(dropped)
     }
 
-    /// Returns all blocks. `None` if their sizes do not lead from the first to the end.
+    /// Returns all blocks. Returns `None` if the block sizes are inconsistent, so that the blocks do not end exactly at
+    /// the end offset.
     fn blocks(&self) -> Option<Blocks> {
         let end = self.region.u64(END_AT)?.load(Ordering::Acquire);
         let mut at = LINES_START + self.lines * UNIT;
@@ -399,7 +401,8 @@ impl Shared {
         (at == end).then_some(Blocks(all))
     }
 
-    /// Returns the number of buckets in a value if it is a page, and else 0. `None` if the block has no sound value.
+    /// Returns the number of buckets if the value is a page, and 0 for other values. Returns `None` if the block does
+    /// not contain a valid value.
     fn buckets_in(&self, block: u64) -> Option<u64> {
         let units = self.field(block, UNITS_AT)?.load(Ordering::Relaxed);
         let sizes = [KEY_SIZE_AT, VALUE_SIZE_AT];
@@ -419,12 +422,11 @@ impl Shared {
     }
 }
 
-/// All blocks of a file in order: the unit at which a block begins, and true if something refers to it.
+/// All blocks of a file in order: the first unit of each block, and true if the block is referenced.
 struct Blocks(Vec<(u32, bool)>);
 
 impl Blocks {
-    /// Notes that something refers to a block. Returns false if there is no such block, or if something else refers to
-    /// it.
+    /// Marks a block as referenced. Returns false if there is no such block, or if it was already referenced.
     fn take(&mut self, block: u64) -> bool {
         let unit = u32::try_from(block / UNIT).unwrap_or(0);
         let place = self.0.binary_search_by_key(&unit, |(unit, _)| *unit);
@@ -442,7 +444,7 @@ fn format_of(process: Process) -> u32 {
     process.format.wrapping_mul(31).wrapping_add(LAYOUT)
 }
 
-/// Returns the boot identifier of the system. Times of the monotonic clock are comparable only within one boot.
+/// Returns the system's boot identifier. Monotonic times are comparable only within one boot.
 fn boot() -> [u64; 2] {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = id.chars().filter(char::is_ascii_hexdigit).collect();

@@ -1,8 +1,8 @@
-//! Memory that can outlive the process: a mapped file, or anonymous memory of the same shape.
+//! Memory that can outlive the process: a mapped file, or an anonymous file that ends with the
+//! process.
 //!
-//! The address range is reserved once for the largest size. The file behind it grows, and its blocks are
-//! allocated on the disk before they are used, because a write to a mapped block that the disk has no
-//! room for would end Envoy.
+//! The address range is reserved once, at its maximum size. The file grows as needed, and its disk blocks are allocated
+//! before they are accessed: if the disk were full, a write to an unallocated block would kill Envoy.
 #![expect(
     unsafe_code,
     reason = "this file maps memory and gives access to it by offset"
@@ -20,9 +20,10 @@ use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::process::{Resource, getrlimit};
 
-/// Sizes of the address range, in bytes. The next one is tried if the system refuses a range.
+/// Sizes of the address range to try, in bytes. If the system refuses a size, the next one is
+/// tried.
 const RESERVED: [u64; 4] = [1 << 36, 1 << 34, 1 << 32, 1 << 30];
-/// Place of the first lock byte, far behind the contents of every file.
+/// Offset of the first lock byte, far beyond the contents of any file.
 const LOCKS: i64 = 1 << 40;
 
 /// Mapped memory.
@@ -31,32 +32,32 @@ pub(super) struct Region {
     base: NonNull<u8>,
     /// Size of the address range, in bytes.
     mapped: usize,
-    /// Largest size of the file, in bytes.
+    /// Maximum size of the file, in bytes.
     reserved: u64,
-    /// Number of bytes that may be accessed.
+    /// Number of bytes that may currently be accessed.
     length: AtomicU64,
     file: File,
     is_kept: bool,
 }
 
-// SAFETY: the memory stays mapped, and is accessed only through atomics, or by functions whose callers
-// hold the lock of the bytes.
+// SAFETY: the memory stays mapped, and is accessed only through atomics or by functions whose callers hold the lock of
+// the bytes.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Creates memory that ends with the process.
+    /// Creates memory that is freed when the process ends.
     pub(super) fn anonymous() -> io::Result<Self> {
-        // Some systems allow only memory that can never be executed, and old ones do not know the flag.
+        // Some systems allow only memory files that can never be executed, and old kernels do not support this flag.
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL;
         let memory = memfd_create("loudou", flags);
         let memory: OwnedFd = memory.or_else(|_| memfd_create("loudou", MemfdFlags::CLOEXEC))?;
         Self::map(File::from(memory), false)
     }
 
-    /// Opens a file, or creates an empty one that only its owner may read. Nothing is accessible
-    /// before [`Self::grow`] or [`Self::see`].
+    /// Opens a file, or creates an empty one that only its owner can read and write. No byte is
+    /// accessible before a call of [`Self::grow`] or [`Self::see`].
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).mode(0o600);
@@ -96,26 +97,26 @@ impl Region {
         Err(refused)
     }
 
-    /// Makes the file unable to grow, as on a full disk.
+    /// Prevents the file from growing, as a full disk would.
     #[cfg(test)]
     pub(super) fn fill_disk(&mut self) {
         self.reserved = self.length.load(Ordering::Acquire);
     }
 
-    /// Size of the file, in bytes.
+    /// Returns the file size in bytes.
     pub(super) fn size(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
 
-    /// Makes the first `length` bytes accessible, which the file has.
+    /// Makes the first `length` bytes accessible; the file must be at least this long.
     pub(super) fn see(&self, length: u64) {
         self.length
             .fetch_max(length.min(self.reserved), Ordering::AcqRel);
     }
 
-    /// Makes the file at least `length` bytes long. The new bytes are zero.
+    /// Grows the file to at least `length` bytes. New bytes are zero.
     pub(super) fn grow(&self, length: u64) -> io::Result<()> {
-        // The system would end a process that makes a file larger than its limit.
+        // The system would kill a process that grows a file beyond its file size limit.
         let limit = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
         if length > self.reserved || (self.is_kept && length > limit) {
             return Err(io::ErrorKind::FileTooLarge.into());
@@ -139,7 +140,7 @@ impl Region {
             Err(rustix::io::Errno::OPNOTSUPP) => {}
             Err(error) => return Err(error.into()),
         }
-        // A file system that cannot allocate blocks is made to by a write.
+        // The file system does not support `fallocate`, so allocate the blocks by writing zeros.
         let zeros = [0; 1 << 12];
         let mut at = from;
         while at < to {
@@ -151,7 +152,7 @@ impl Region {
         (&self.file).flush()
     }
 
-    /// Allocates the blocks of the file that it lacks, as a copy may.
+    /// Allocates missing disk blocks: a copy of a file may contain holes.
     pub(super) fn fill(&self) -> io::Result<()> {
         let size = self.size()?;
         match fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, size) {
@@ -160,32 +161,33 @@ impl Region {
         }
     }
 
-    /// Empties the file, which no process may use, and writes its first bytes.
+    /// Truncates the file, which no other process may be using, and writes its first bytes.
     pub(super) fn clear(&self, first: &[u8]) -> io::Result<()> {
         self.length.store(0, Ordering::Release);
         self.file.set_len(0)?;
         self.file.write_all_at(first, 0)
     }
 
-    /// Locks a number for this process until it ends. Returns false if another open file has it.
+    /// Locks a number for this process until the process ends. Returns false if another process has
+    /// locked it.
     pub(super) fn claim(&self, number: u32) -> bool {
         self.lock(libc::F_OFD_SETLK, libc::F_WRLCK, number)
             .is_some()
     }
 
-    /// Releases a number.
+    /// Unlocks a number.
     pub(super) fn release(&self, number: u32) {
         let _released = self.lock(libc::F_OFD_SETLK, libc::F_UNLCK, number);
     }
 
-    /// Returns true if another open file has locked a number.
+    /// Returns true if another process has locked the number.
     pub(super) fn is_claimed(&self, number: u32) -> bool {
         let found = self.lock(libc::F_OFD_GETLK, libc::F_WRLCK, number);
         found.is_none_or(|found| found.l_type != kind(libc::F_UNLCK))
     }
 
-    /// Calls the system for a lock that belongs to the open file. The system releases it when the process
-    /// ends, and processes in other containers see it.
+    /// Calls `fcntl` for an open file description lock. The system releases such a lock when the process ends, and the
+    /// lock also works between containers.
     fn lock(&self, command: libc::c_int, of: libc::c_int, number: u32) -> Option<libc::flock> {
         let whence = kind(libc::SEEK_SET);
         let mut lock = libc::flock {
@@ -195,41 +197,42 @@ impl Region {
             l_len: 1,
             l_pid: 0,
         };
-        // SAFETY: the descriptor is open, and the system writes only to the structure.
+        // SAFETY: the descriptor is open, and the system writes only to `lock`.
         let result = unsafe { libc::fcntl(self.file.as_raw_fd(), command, &raw mut lock) };
         (result == 0).then_some(lock)
     }
 
-    /// Returns the address of `size` bytes at `at`.
+    /// Returns the address of `size` bytes at offset `at`.
     fn place(&self, at: u64, size: u64) -> Option<NonNull<u8>> {
         let end = at.checked_add(size)?;
         if end > self.length.load(Ordering::Acquire) {
-            // Another process may have made the file longer.
+            // Another process may have grown the file.
             let is_there = self.is_kept && self.size().ok()? >= end && end <= self.reserved;
             if !is_there {
                 return None;
             }
             self.see(end);
         }
-        // SAFETY: the offset is in the mapped range.
+        // SAFETY: the offset is within the mapped range.
         Some(unsafe { self.base.add(usize::try_from(at).ok()?) })
     }
 
-    /// Returns a number of four bytes.
+    /// Returns the 32-bit number at offset `at`.
     pub(super) fn u32(&self, at: u64) -> Option<&AtomicU32> {
         let place = self.place(at, 4).filter(|_| at.is_multiple_of(4))?;
-        // SAFETY: the place is mapped and aligned, and all access to it is by this function.
+        // SAFETY: the address is mapped and aligned, and these bytes are accessed only as an
+        // atomic.
         Some(unsafe { place.cast().as_ref() })
     }
 
-    /// Returns a number of eight bytes.
+    /// Returns the 64-bit number at offset `at`.
     pub(super) fn u64(&self, at: u64) -> Option<&AtomicU64> {
         let place = self.place(at, 8).filter(|_| at.is_multiple_of(8))?;
         // SAFETY: as above.
         Some(unsafe { place.cast().as_ref() })
     }
 
-    /// Returns a signed number of eight bytes.
+    /// Returns the signed 64-bit number at offset `at`.
     pub(super) fn i64(&self, at: u64) -> Option<&AtomicI64> {
         let place = self.place(at, 8).filter(|_| at.is_multiple_of(8))?;
         // SAFETY: as above.
@@ -240,10 +243,10 @@ impl Region {
     ///
     /// # Safety
     ///
-    /// Nobody may write these bytes while the slice lives.
+    /// No thread may write these bytes during the lifetime of the slice.
     pub(super) unsafe fn bytes(&self, at: u64, size: usize) -> Option<&[u8]> {
         let place = self.place(at, u64::try_from(size).ok()?)?;
-        // SAFETY: the place is mapped, and the caller keeps others from writing it.
+        // SAFETY: the bytes are mapped, and the caller prevents concurrent writes.
         Some(unsafe { std::slice::from_raw_parts(place.as_ptr(), size) })
     }
 
@@ -251,11 +254,11 @@ impl Region {
     ///
     /// # Safety
     ///
-    /// Nobody else may read or write these bytes meanwhile.
+    /// No other thread may read or write these bytes during the call.
     pub(super) unsafe fn write(&self, at: u64, bytes: &[u8]) -> Option<()> {
         let place = self.place(at, u64::try_from(bytes.len()).ok()?)?;
-        // SAFETY: the place is mapped, and the caller keeps others from it. `bytes` is elsewhere, because
-        // a slice of the region could not live during a write.
+        // SAFETY: the bytes are mapped, and the caller prevents concurrent access. `bytes` does not overlap them,
+        // because no slice of the region may exist during a write.
         unsafe { place.as_ptr().copy_from(bytes.as_ptr(), bytes.len()) };
         Some(())
     }
@@ -263,12 +266,13 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by this region, and references into it end before it.
+        // SAFETY: this region has mapped the range, and no reference into the range outlives the
+        // region.
         let _unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.mapped) };
     }
 }
 
-/// Returns a constant of the C library as the type that its structure has.
+/// Converts a constant of the C library to the type of the fields in `flock`.
 fn kind(constant: libc::c_int) -> libc::c_short {
     libc::c_short::try_from(constant).unwrap_or(0)
 }

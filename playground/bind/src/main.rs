@@ -1,12 +1,13 @@
-//! Writes the JavaScript that connects the playground's module to its page, and the module as that JavaScript loads it.
-//! `cargo xtask playground` runs this program. It is a separate package, so that nothing else compiles its dependencies.
+//! Generates the JavaScript that connects the playground's page to its wasm module, and the form of the module that
+//! this JavaScript loads. `cargo xtask playground` runs this program. It is a separate package, so that builds of the
+//! other packages do not compile its dependencies.
 
 use std::env::args_os;
 
 use anyhow::{Context as _, Result};
 use wasm_bindgen_cli_support::Bindgen;
 
-/// Name of both files, without extension.
+/// Base name of both output files.
 const NAME: &str = "loudou";
 
 fn main() -> Result<()> {

@@ -1,6 +1,6 @@
-//! `cargo xtask bench core`: measures the core's part of a request natively, in nanoseconds. It
-//! runs the criterion benchmarks in `crates/rules/benches/core`, and prints their results as
-//! tables.
+//! `cargo xtask bench core`: measures natively how long the platform-independent code takes per
+//! request, in nanoseconds. It runs the criterion benchmarks in `crates/rules/benches/core`, and
+//! prints their results as tables.
 
 use std::fs;
 use std::path::Path;
@@ -12,10 +12,11 @@ use serde_json::Value;
 use crate::command::{cargo, run};
 
 const BENCH: [&str; 4] = ["--package", "loudou-rules", "--bench", "core"];
-/// Functions that others are compared with. If a group has several, the first one counts.
+/// Prefix of the function that the others in a group are compared with. If several functions have
+/// this prefix, the first one is the baseline.
 const BASE: &str = "governor";
 
-/// A criterion benchmark.
+/// Result of a criterion benchmark.
 #[derive(Debug, PartialEq)]
 struct Measured {
     group: String,
@@ -24,7 +25,7 @@ struct Measured {
     median_ns: f64,
 }
 
-/// Measures, and prints a table for each group.
+/// Runs the benchmarks, and prints a table for each group.
 pub(super) fn run_all(quick: bool) -> Result<()> {
     let home = target_dir().join("criterion");
     let mut bench = cargo(&["bench"]);
@@ -33,7 +34,8 @@ pub(super) fn run_all(quick: bool) -> Result<()> {
         bench.args(["--warm-up-time", "0.3", "--measurement-time", "0.5"]);
     }
     run(&mut bench)?;
-    // Files have no order, and some may belong to benchmarks that no longer exist.
+    // Take the names from the benchmarks: result files have no order, and some may belong to
+    // benchmarks that no longer exist.
     let mut list = cargo(&["bench", "--quiet"]);
     let list = list.args(BENCH).args(["--", "--list"]).output()?;
     ensure!(list.status.success(), "the list failed: {}", list.status);
@@ -53,7 +55,7 @@ pub(super) fn check() -> Result<()> {
     run(cargo(&["test", "--quiet"]).args(BENCH))
 }
 
-/// Reads criterion's results of a benchmark.
+/// Reads criterion's results for the benchmark with this name.
 fn read(home: &Path, name: &str) -> Result<Measured> {
     let mut parts = name.splitn(3, '/').map(str::to_owned);
     let mut part = || parts.next().with_context(|| format!("{name}: three parts"));
@@ -71,7 +73,7 @@ fn read(home: &Path, name: &str) -> Result<Measured> {
     })
 }
 
-/// Formats a table for each group, with a row for each function and a column for each parameter.
+/// Formats one table per group, with a row for each function and a column for each parameter.
 fn tables(measured: &[Measured]) -> String {
     let groups = distinct(measured.iter().map(|one| one.group.as_str()));
     let table = |group| {
@@ -118,7 +120,7 @@ fn line(first: String, cells: impl Iterator<Item = String>) -> String {
     format!("| {} |", all.join(" | "))
 }
 
-/// Removes duplicates, in order of first occurrence.
+/// Removes duplicates and keeps the order of first occurrence.
 fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut found = Vec::new();
     for name in names {

@@ -1,13 +1,13 @@
 //! `cargo xtask bench fleet`: measures the cost of a limit that many Envoys share.
 //!
-//! - `latency`: compares its requests with requests to a rule local to the Envoy, in one Envoy, in
-//!   bursts of both kinds in random order.
-//! - `saving`: measures requests per second, calls and processor time behind one Envoy and behind
-//!   four. It compares them with Envoy's own rate limit filter, which calls a service once for each
+//! - `latency`: compares requests under a fleet rule with requests under a rule local to the Envoy.
+//!   One Envoy receives bursts of both kinds in random order.
+//! - `saving`: measures requests per second, calls and processor time with one Envoy and with four.
+//!   The results are compared with Envoy's own rate limit filter, which calls a service once per
 //!   request.
 //!
-//! No request is refused. Everything runs on one machine, so only differences and ratios are
-//! comparable between machines.
+//! The limits are so high that no request is refused. All processes run on one machine, so only
+//! differences and ratios can be compared between machines.
 
 use std::fs;
 use std::path::PathBuf;
@@ -30,16 +30,16 @@ use saving::Keys;
 /// Size of a measurement.
 #[derive(Debug, Clone, Copy)]
 struct Size {
-    /// Numbers of Envoys to compare.
+    /// Numbers of Envoys to compare in `saving`.
     envoys: &'static [usize],
-    /// Numbers of keys in a flood, and of keys behind one Envoy.
+    /// Key sets of the floods in `saving`, and numbers of keys in `latency`.
     flood_keys: &'static [Keys],
     keys: &'static [u64],
-    /// Number of floods of each kind, and numbers of warm-up and measured requests in each flood.
+    /// Number of floods of each kind, and numbers of warm-up and measured requests per flood.
     floods: usize,
     flood_before: u64,
     flood: u64,
-    /// Number of burst pairs.
+    /// Number of pairs of bursts in `latency`.
     pairs: usize,
 }
 
@@ -69,7 +69,7 @@ const QUICK: Size = Size {
     ..FULL
 };
 
-/// Size for a check that everything still works.
+/// Minimal size, for a check that the benchmark still works.
 const LEAST: Size = Size {
     envoys: &[1],
     flood_keys: &[Keys::even(10)],
@@ -80,7 +80,7 @@ const LEAST: Size = Size {
     pairs: 1,
 };
 
-/// Runs the benchmark, with this build of the filter or with the current one.
+/// Runs the benchmark with the given build of the filter, or with a build of the current sources.
 pub(super) fn run_all(quick: bool, wasm: Option<PathBuf>) -> Result<()> {
     setup::run()?;
     let wasm = wasm.map_or_else(filter::build, Ok)?;
@@ -88,7 +88,8 @@ pub(super) fn run_all(quick: bool, wasm: Option<PathBuf>) -> Result<()> {
     measure(size, &programs(wasm, true)?).map(drop)
 }
 
-/// Measures almost nothing, with development builds, and checks that each kind behaved as expected.
+/// Runs a minimal measurement with development builds, and checks that each kind of limit behaved
+/// as expected.
 pub(super) fn check() -> Result<()> {
     let found = measure(LEAST, &programs(loudou_tests::wasm_path()?, false)?)?;
     let rows = found.get("saving").and_then(Value::as_array);
@@ -122,7 +123,7 @@ pub(super) fn programs(wasm: PathBuf, is_release: bool) -> Result<Programs> {
     })
 }
 
-/// Measures and prints the results. Returns the last printed results.
+/// Runs both measurements and prints their results. Also returns the results as JSON.
 fn measure(size: Size, programs: &Programs) -> Result<Value> {
     let before = load_average()?;
     println!("load average before: {before}\n");
@@ -142,18 +143,18 @@ fn load_average() -> Result<String> {
     Ok(load.join(" "))
 }
 
-/// Returns the n-th key.
+/// Returns the key value of the n-th user.
 fn user(n: u64) -> String {
     format!("user-{n:06}")
 }
 
-/// Returns a count per thousand requests.
+/// Converts a count to a number per thousand requests.
 fn of_thousand(count: u64, requests: u64) -> f64 {
     float(count) * 1_000.0 / float(requests)
 }
 
-/// Returns a rule with a limit that no request reaches, for the path of its name. The service has
-/// an equal rule.
+/// Returns a rule for the path `/NAME` with a limit so high that no request reaches it. The rate
+/// limit service has an equal rule.
 fn rule(name: &str, scope: &str) -> Value {
     json!({
         "name": name, "scope": scope, "key": [{ "header": "x-user-id" }],

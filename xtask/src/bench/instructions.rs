@@ -1,18 +1,19 @@
-//! `cargo xtask bench instructions`: counts the guest's work for a request. The numbers are equal
-//! in every run and on every machine, so checks can hold them to budgets.
+//! `cargo xtask bench instructions`: counts the wasm instructions that the filter executes per
+//! request. The counts are the same in every run and on every machine, so checks can compare them
+//! with budgets.
 //!
-//! The shipped module runs in an interpreter (wasmi), with added counters (see [`meter`]). Each
-//! executed WebAssembly instruction of the module counts as one, except instructions that do
-//! nothing (`block`, `loop`, `else`, `end`, `nop`). A bulk copy by one instruction counts as one.
-//! The count covers a request's whole life, from the creation of its context to its end. It
-//! includes memory that the guest allocates for answers of the host. It excludes the host's work,
-//! and host calls are counted separately. The alternatives are worse: callgrind would count a
-//! native build, which is not what runs in production, or Envoy with all of its noise, and `setup`
-//! cannot install it.
+//! The module that is shipped runs in an interpreter (wasmi), after [`meter`] has added a counter
+//! to it. Each executed WebAssembly instruction counts as one, except instructions without an
+//! effect (`block`, `loop`, `else`, `end`, `nop`). An instruction that copies many bytes also
+//! counts as one. The count covers the whole life of a request, from the creation of its context to
+//! its end. It includes the allocation of guest memory for values that the host returns. It
+//! excludes the work of the host; host calls are counted separately. The alternatives are worse:
+//! callgrind would count either a native build, which does not run in production, or Envoy with all
+//! of its noise, and `setup` cannot install callgrind.
 //!
-//! The count is not a time. An instruction takes longer when its code or data are not in the
-//! processor's caches, and entering the guest or the host takes longer than most of their work.
-//! `bench request` measures time.
+//! Instruction counts are no measure of time. An instruction takes longer if its code or data are
+//! not in the processor's caches, and the switch between guest and host takes longer than most of
+//! what they do. `bench request` measures time.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,18 +36,18 @@ mod budgets;
 mod host;
 mod meter;
 
-/// Number of requests after which the buckets of all users exist, and the guest has created
-/// everything that it creates only once.
+/// Number of requests before the measurement; after them, the buckets of all users exist, and the
+/// guest has done all one-time work.
 const WARM_UP: u64 = 1_000;
 /// Number of counted requests.
 const COUNTED: u64 = 1_000;
-/// Number of users, which send requests in turn.
+/// Number of users, who send requests in turn.
 const USERS: u64 = 100;
-/// Time between two requests.
+/// Time between two consecutive requests.
 const APART: Nanos = Nanos::new(50_000);
 
-/// Prints the costs of requests in this build of the filter or in the current one, as a table and
-/// in the format of the budget file.
+/// Prints the request costs of the given build of the filter, or of the current sources, as a table
+/// and as a budget file.
 pub(super) fn run_all(wasm: Option<PathBuf>) -> Result<()> {
     let found = count(&wasm.map_or_else(filter::build, Ok)?)?;
     print(&found);
@@ -55,7 +56,7 @@ pub(super) fn run_all(wasm: Option<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Checks the costs of requests against the budgets. The module must be built already.
+/// Compares the request costs with the budgets. The module must already be built.
 pub(crate) fn check() -> Result<()> {
     let found = count(&wasm_path()?)?;
     print(&found);
@@ -77,7 +78,7 @@ fn print(found: &[Found]) {
     }
 }
 
-/// Counts the costs of the requests in all scenarios.
+/// Counts the request costs in all scenarios.
 fn count(wasm: &Path) -> Result<Vec<Found>> {
     let program = Program::read(wasm)?;
     let rows = loudou(&[]);
@@ -113,7 +114,7 @@ fn count_row(program: &Program, row: &Row) -> Result<budgets::Cost> {
     })
 }
 
-/// Returns the headers of a request, as Envoy has them when filters run.
+/// Returns the headers of a request, as Envoy passes them to filters.
 fn headers(number: u64) -> Vec<(String, String)> {
     let user = format!("user-{:07}", number % USERS);
     let headers = [
@@ -131,25 +132,26 @@ fn headers(number: u64) -> Vec<(String, String)> {
     headers.map(owned).into()
 }
 
-// Runs the module in an interpreter, and makes the callbacks of a request in Envoy's order.
+// Runs the module in an interpreter, and invokes the callbacks of a request in the same order as
+// Envoy.
 
-/// Context of the plugin. Request contexts have higher numbers.
+/// Context number of the plugin. Request contexts have higher numbers.
 const PLUGIN: u32 = 1;
-/// Time at which the plugin starts.
+/// Monotonic time at which the plugin starts.
 const START: Nanos = Nanos::from_secs(1_000);
 
-/// Compiled module, from which guests start.
+/// Compiled module, from which guests are instantiated.
 struct Program {
     engine: Engine,
     module: Module,
     linker: Linker<Host>,
 }
 
-/// The guest, with one plugin.
+/// A running instance of the module, with one plugin.
 struct Guest {
     store: Store<Host>,
     instance: Instance,
-    /// Number of the last created context.
+    /// Number of the context that was created last.
     context: u32,
 }
 
@@ -196,8 +198,8 @@ impl Guest {
         result.map_err(|error| anyhow!("{name}: {error}; {}", self.log()))
     }
 
-    /// Runs a whole request with these headers, this long after the previous request. Returns the
-    /// status of the guest's answer, or `None` if the guest admitted the request.
+    /// Runs a complete request with these headers, `after` the previous request. Returns the status
+    /// of the filter's response, or `None` if the filter admitted the request.
     fn request(&mut self, headers: Vec<(String, String)>, after: Nanos) -> Result<Option<u32>> {
         let count = u32::try_from(headers.len())?;
         let host = self.store.data_mut();
@@ -222,14 +224,14 @@ impl Guest {
         Ok(answered)
     }
 
-    /// Returns the number of instructions executed so far.
+    /// Returns the number of instructions that the guest has executed so far.
     fn executed(&self) -> Result<u64> {
         let count = self.instance.get_global(&self.store, COUNT);
         let count = count.and_then(|count| count.get(&self.store).i64());
         Ok(count.context("the module does not count")?.try_into()?)
     }
 
-    /// Returns the number of calls of each host function since the last call of this function.
+    /// Returns the number of calls of each host function since this method was last called.
     fn take_calls(&mut self) -> BTreeMap<String, u64> {
         std::mem::take(&mut self.store.data_mut().calls)
     }

@@ -1,18 +1,18 @@
-//! Parts of an Envoy configuration for measurements. The listeners lack everything that only tests
-//! need.
+//! Builds parts of Envoy configurations for measurements. The listeners omit everything that only
+//! tests need.
 
 use serde_json::{Value, json};
 
 pub(super) const TYPE: &str = "type.googleapis.com/envoy.extensions.";
-/// Cluster of all routes, which has no endpoints.
+/// Target cluster of all routes; it has no endpoints.
 pub(super) const NOWHERE: &str = "nowhere";
 
 pub(super) fn route(prefix: &str) -> Value {
     json!({ "match": { "prefix": prefix }, "route": { "cluster": NOWHERE } })
 }
 
-/// Filter that answers 200 after the limiting filter. Loudou could be measured with a direct
-/// response of the route, but Envoy's own filter only limits routes to a cluster.
+/// Returns a filter that answers 200; it follows the limiting filter. A direct response of the
+/// route would also do for Loudou, but Envoy's own filter limits only routes to a cluster.
 pub(super) fn answer() -> Value {
     json!({
         "name": "fault",
@@ -23,7 +23,7 @@ pub(super) fn answer() -> Value {
     })
 }
 
-/// Returns a listener like the harness's listeners, with these routes and filters.
+/// Returns a listener with these routes and filters, similar to the listeners of the test harness.
 pub(super) fn listener(name: &str, routes: &Value, filters: &Value) -> Value {
     let manager = json!({
         "@type": format!("{TYPE}filters.network.http_connection_manager.v3.HttpConnectionManager"),
@@ -58,7 +58,7 @@ pub(super) fn cluster(name: &str, endpoints: &Value) -> Value {
     })
 }
 
-/// Returns the last filter of a listener.
+/// Returns the router filter, the last filter of a listener.
 pub(super) fn router() -> Value {
     json!({
         "name": "router",
@@ -66,7 +66,8 @@ pub(super) fn router() -> Value {
     })
 }
 
-/// Returns the listener `admin`, which each Envoy of the harness has, but without an admin API.
+/// Returns a listener named `admin` without an admin API; the test harness expects each Envoy to
+/// have a listener with this name.
 pub(super) fn no_admin() -> Value {
     let nothing = json!([{ "match": { "prefix": "/" }, "direct_response": { "status": 404 } }]);
     listener("admin", &nothing, &json!([router()]))

@@ -1,11 +1,13 @@
-//! `cargo xtask bench request`: measures the cost of a request for the Envoy worker that serves it.
+//! `cargo xtask bench request`: measures the processor time that a request costs the Envoy worker
+//! that serves it.
 //!
-//! One Envoy with one worker has a listener for each row. The listeners have different filters.
-//! Bursts of all rows run in random order, round by round, over kept connections. The processor
-//! time of the worker's thread during a burst, divided by its requests, is one sample. The table
-//! shows a row's median and its 5th percentile, the median difference to the empty filter in equal
-//! rounds, and the median ratio to Envoy's own filter. With `--compare`, another build of the filter
-//! has separate rows.
+//! One Envoy with one worker has a listener for each row of the result table. Each listener has a
+//! different filter. In each round, every row sends a burst over connections that stay open; the
+//! order of the rows is random. One sample is the processor time of the worker's thread during a
+//! burst, divided by the number of requests in the burst. The table shows each row's median and 5th
+//! percentile, its median difference from the empty filter, and its median ratio to Envoy's own
+//! filter; differences and ratios compare samples of the same round. With `--compare`, another
+//! build of the filter gets its own rows.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -31,27 +33,27 @@ pub(super) mod rows;
 
 use rows::{EMPTY, Limits, Modules, PLAIN, Row};
 
-/// Number of connections of a row.
+/// Number of connections per row.
 const CONNECTIONS: usize = 16;
-/// Time in which a worker has handled the last answer of a burst.
+/// Pause after a burst, during which the worker finishes the last response.
 const SETTLE: Duration = Duration::from_millis(1);
-/// Time in which an Envoy with all rows starts, on a busy machine.
+/// Timeout for the start of an Envoy with all rows, even on a busy machine.
 const START: Duration = Duration::from_mins(1);
 
-/// Budget of a start: the processor time that the filter adds until a listener opens, as a multiple
-/// of the time that an empty filter adds. Envoy compiles the module in that time. On two cores of
-/// an Intel Xeon the budget is 1.2 s more than the time of an empty filter.
+/// Upper bound of the processor time that the filter may add to a start of Envoy, as a multiple of
+/// the time that an empty filter adds. Envoy compiles the module during this time. On two cores of
+/// an Intel Xeon, the bound is 1.2 s more than the time of an empty filter.
 const START_BUDGET: f64 = 11.0;
 
 /// Size of a measurement.
 #[derive(Debug, Clone, Copy)]
 struct Size {
     rounds: usize,
-    /// Number of requests in a burst.
+    /// Number of requests per burst.
     burst: u64,
-    /// Numbers of users that have separate rows.
+    /// Numbers of users for which Loudou gets extra rows.
     users: &'static [u64],
-    /// Number of Envoy starts to compare, and the seconds of requests at a fixed rate.
+    /// Number of Envoy starts per filter, and duration of the load at a fixed rate, in seconds.
     starts: usize,
     seconds: u64,
 }
@@ -80,8 +82,8 @@ const LEAST: Size = Size {
     seconds: 1,
 };
 
-/// Runs the benchmark with this build of the filter or with the current one, and optionally with
-/// another build for comparison.
+/// Runs the benchmark with the given build of the filter, or with a build of the current sources,
+/// and optionally compares it with another build.
 pub(super) fn run_all(quick: bool, wasm: Option<PathBuf>, other: Option<PathBuf>) -> Result<()> {
     setup::run()?;
     let loudou = wasm.map_or_else(filter::build, Ok)?;
@@ -90,7 +92,8 @@ pub(super) fn run_all(quick: bool, wasm: Option<PathBuf>, other: Option<PathBuf>
     measure(size, &modules(loudou, other, native)?).map(drop)
 }
 
-/// Measures almost nothing, and checks that each row was measured and answered as expected.
+/// Runs a minimal measurement, checks that each row was measured and got the expected responses,
+/// and compares the start time with its budget.
 pub(super) fn check() -> Result<()> {
     let wasm = loudou_tests::wasm_path()?;
     let native = loudou_tests::native_path()?;
@@ -149,7 +152,7 @@ fn measure(size: Size, modules: &Modules) -> Result<Value> {
     let memory = beside::fill(&envoy, &measured)?;
     let mut order: Vec<usize> = (0..measured.len()).collect();
     let mut random = Random::new(1, 0);
-    // The first round warms up, and is not measured.
+    // The first round only warms up; its samples are discarded.
     for round in 0..=size.rounds {
         random.shuffle(&mut order);
         for &place in &order {
@@ -177,7 +180,7 @@ fn measure(size: Size, modules: &Modules) -> Result<Value> {
     Ok(found)
 }
 
-/// Starts an Envoy with a listener for each row. The first listener is `data`.
+/// Starts an Envoy with one listener per row. The listener of the first row is named `data`.
 fn start(rows: &[Row], modules: &Modules) -> Result<Envoy> {
     let listeners = rows.iter().enumerate();
     let mut listeners: Vec<Value> = listeners
@@ -194,7 +197,7 @@ fn start(rows: &[Row], modules: &Modules) -> Result<Envoy> {
     Envoy::start_one_worker(&bootstrap.to_string(), &modules.loudou)
 }
 
-/// Name of a row's listener, sandbox and shared data.
+/// Returns the name of a row's listener, which also names its VM and its shared data.
 fn id(number: usize) -> String {
     match number {
         0 => "data".to_owned(),
@@ -202,7 +205,7 @@ fn id(number: usize) -> String {
     }
 }
 
-/// A row and its bursts.
+/// A row and its measurements.
 #[derive(Debug)]
 struct Measured {
     row: Row,
@@ -210,12 +213,12 @@ struct Measured {
     address: std::net::SocketAddr,
     /// Number of the next request.
     next: u64,
-    /// Worker time per request in microseconds, by round.
+    /// Worker time per request in microseconds, one number per round.
     spent_us: Vec<f64>,
 }
 
 impl Measured {
-    /// Waits until the row's listener limits its requests.
+    /// Connects to the row's listener, and waits until its rules are active.
     fn open(envoy: &Envoy, row: Row, number: usize) -> Result<Self> {
         let id = id(number);
         let address = eventually(START, "a listener", || envoy.listener(&id))?;
@@ -234,13 +237,13 @@ impl Measured {
         })
     }
 
-    /// Sends a request for each user.
+    /// Sends one request for each user.
     fn fill(&self) -> Result<()> {
         let users = self.row.users;
         flood(self.address, users, |n| request(n % users))
     }
 
-    /// Sends a burst, and returns the microseconds of each request.
+    /// Sends a burst, and returns the worker time per request in microseconds.
     fn burst(&mut self, envoy: &Envoy, requests: u64) -> Result<f64> {
         let (begin, users) = (self.next, self.row.users);
         self.next += requests;
@@ -254,7 +257,7 @@ impl Measured {
     }
 }
 
-/// Returns a request of the n-th user.
+/// Returns a request from this user.
 fn request(user: u64) -> Request {
     Request::get("/path7").header("x-user-id", format!("user-{user:07}"))
 }

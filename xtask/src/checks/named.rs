@@ -1,7 +1,7 @@
-//! `cargo xtask test NAME…`: runs only the tests whose full names contain any NAME.
+//! `cargo xtask test NAME…`: runs only the tests whose full names contain one of the names.
 //!
-//! The names of all tests are read from the sources. `cargo test -- --list` would report them too, but it first compiles
-//! every package, and the sources also show which programs a test in a real Envoy starts.
+//! The names of all tests are read from the source files. `cargo test -- --list` would also list them, but only after
+//! it has compiled every package. The source files also show which programs an end-to-end test starts.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,18 +20,18 @@ use crate::setup;
 /// Package of the end-to-end tests.
 const END_TO_END: &str = "loudou-tests";
 
-/// A source file that has tests.
+/// A source file that contains tests.
 #[derive(Debug)]
 struct Source {
-    /// Package that compiles it.
+    /// Package to which the file belongs.
     package: String,
-    /// Full names of its tests, as `cargo test` prints them.
+    /// Full names of the tests in the file, as `cargo test` prints them.
     tests: Vec<String>,
-    /// Lower-case text of the file, or of its whole subject for an end-to-end test.
+    /// Lower-case text of the file; for an end-to-end test, of all files of its subject.
     text: String,
 }
 
-/// Runs the tests that match any of `names`, after the setup and builds that they need.
+/// Runs the tests whose names contain one of `names`, after the setup and builds that these tests need.
 pub(super) fn test(names: &[String]) -> Result<()> {
     let mut found = sources(&workspace_root())?;
     found.retain(|source| source.tests.iter().any(|test| matches(test, names)));
@@ -68,7 +68,7 @@ pub(super) fn test(names: &[String]) -> Result<()> {
 
 /// Installs the programs that end-to-end tests start.
 const PROGRAMS: Step = step!("setup", setup::for_end_to_end());
-/// Installs the only program that unit tests start, for the relay.
+/// Installs Valkey for the tests of the relay; other unit tests start no programs.
 const VALKEY: Step = step!("Valkey", setup::valkey());
 
 /// Returns the steps that must run before the tests in these sources.
@@ -95,7 +95,7 @@ fn needs(found: &[Source]) -> Vec<Step> {
     if mention(&["native_path"]) {
         steps.extend([NATIVE, TRAP_NATIVE]);
     }
-    // A fleet is several Envoys that share limits through relays.
+    // Several Envoys form a fleet, and share limits through relays.
     if mention(&["relay", "fleet"]) {
         steps.push(RELAY);
     }
@@ -111,7 +111,7 @@ fn quoted(names: &[String]) -> String {
     quoted.join(" or ")
 }
 
-/// Returns the source files of all packages in the workspace.
+/// Returns all source files in the workspace that contain tests.
 fn sources(root: &Path) -> Result<Vec<Source>> {
     let mut folders = vec![
         "filter",
@@ -150,7 +150,7 @@ fn sources(root: &Path) -> Result<Vec<Source>> {
                         }
                     }
                 } else if part == "tests" && !module.is_empty() {
-                    // Each file or folder in `tests` is a program, whose name is not part of a test's name.
+                    // Each file or folder in `tests` becomes a test program, whose name is not part of the test names.
                     module.remove(0);
                 }
                 let tests = tests(&module, &text);
@@ -171,7 +171,7 @@ fn read(file: &Path) -> Result<String> {
     fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
 }
 
-/// Returns the package name in this manifest.
+/// Reads the package name from this manifest.
 fn package(manifest: &Path) -> Result<String> {
     let text = read(manifest)?;
     let name = text.lines().find_map(|line| line.strip_prefix("name = "));
@@ -179,7 +179,7 @@ fn package(manifest: &Path) -> Result<String> {
     Ok(name.trim_matches('"').to_owned())
 }
 
-/// Adds the Rust files in this folder and the folders below it.
+/// Adds all Rust files in this folder and its subfolders.
 fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -192,7 +192,7 @@ fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the module path of a file, such as `fleet`, `bound` for `fleet/bound.rs`.
+/// Returns the module path of a file; for `fleet/bound.rs`, the path is `fleet`, `bound`.
 fn module_path(file: &Path) -> Vec<String> {
     let path = file.with_extension("");
     let parts = path.iter().map(|part| part.to_string_lossy().into_owned());
@@ -201,10 +201,10 @@ fn module_path(file: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Returns the full names of the tests in the text of a module.
+/// Returns the full names of the tests in the source text of a module.
 fn tests(module: &[String], text: &str) -> Vec<String> {
     let mut names = Vec::new();
-    // Inline modules around the current line, each with its indentation.
+    // Stack of inline modules that contain the current line, each with its indentation.
     let mut inline: Vec<(usize, String)> = Vec::new();
     let mut is_test = false;
     for line in text.lines() {

@@ -1,7 +1,7 @@
-//! The end-to-end tests with the native module in place of the Wasm filter, in the newest and in the
-//! oldest Envoy that can load it.
+//! Runs the end-to-end tests with the native module in place of the Wasm filter: in the Envoy that all tests use, and
+//! in the oldest Envoy that can load the module.
 //!
-//! Tests that are about a sandbox, and tests of programs that only read the admin API, run with the Wasm filter only.
+//! Tests of the sandbox, and tests of programs that only use the admin API, run only with the Wasm filter.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::set_programs;
 use crate::command::{cargo, run};
 use crate::{native, setup};
 
-/// Subjects whose tests depend on the host.
+/// Test subjects whose results depend on the host interface.
 const SUBJECTS: &[&str] = &[
     "algorithms::",
     "answers::",
@@ -64,22 +64,22 @@ const SUBJECTS: &[&str] = &[
     "when::",
 ];
 
-/// Tests of these subjects that the native module cannot pass.
+/// Tests of these subjects that are skipped, because the native module cannot pass them.
 const LEFT_OUT: &[&str] = &[
-    // The module does not read the record of a model's tokens.
+    // The native module does not support the cost source `token_usage`.
     "tokens_are_counted_in_every_shape",
     "models_have_weights",
     "the_word_for_tokens_needs_two_filters",
-    // Envoy creates the configuration again, so it is a change that ends the edits, and no rollback.
+    // Envoy creates a native configuration again, so the module sees a rollback as a change, which ends the edits.
     "a_rollback_of_an_unused_configuration_keeps_the_edits",
 ];
 
-/// Runs the tests in the Envoy of all tests.
+/// Runs the end-to-end tests with the native module, in the Envoy that all other tests use.
 pub(super) fn end_to_end() -> Result<()> {
     end_to_end_in(&loudou_tests::envoy_bin()?)
 }
 
-/// Runs the tests in the oldest Envoy that can load the module.
+/// Runs the end-to-end tests with the native module, in the oldest Envoy that can load it.
 pub(super) fn end_to_end_in_oldest() -> Result<()> {
     end_to_end_in(&setup::oldest_native_envoy()?)
 }

@@ -11,11 +11,11 @@ use loudou_tests::paths::workspace_root;
 use loudou_tests::{Config, Envoy, eventually};
 use serde_json::{Value, json};
 
-/// Timeout within which the counters must show all refusals.
+/// Timeout until the counters must show all refusals.
 const SOON: Duration = Duration::from_secs(20);
 
-/// Runs calls through Envoy to a server. One script contains the client and the server, and uses
-/// the packages in `modules`.
+/// Makes gRPC calls through Envoy to a server. One Python script contains both the client and the
+/// server, and uses the packages in `modules`.
 pub(super) fn check(modules: &Path) -> Result<()> {
     let mut python = Command::new("python3");
     python
@@ -24,7 +24,7 @@ pub(super) fn check(modules: &Path) -> Result<()> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
     let mut script = python.spawn().context("cannot run python3")?;
-    // The script ends at the end of its input.
+    // The script exits when its standard input is closed.
     let mut input = script.stdin.take().context("no input")?;
     let mut output = BufReader::new(script.stdout.take().context("no output")?);
     let mut port = String::new();
@@ -35,8 +35,8 @@ pub(super) fn check(modules: &Path) -> Result<()> {
     io::copy(&mut output, &mut io::stdout())?;
     let status = script.wait()?;
     ensure!(status.success(), "grpc_retry.py failed: {status}");
-    // Rule `calls` refuses a call without a policy, and a call before its pushback. Rule `never`
-    // refuses a call that is never retried.
+    // Rule `calls` refuses a call without a retry policy, and a call that is then retried after the
+    // pushback time. Rule `never` refuses a call that is never retried.
     for (rule, refusals) in [("calls", 2), ("never", 1)] {
         let counter = format!("wasmcustom.loudou.rule.{rule}.refused");
         eventually(SOON, &counter, || {
@@ -46,7 +46,7 @@ pub(super) fn check(modules: &Path) -> Result<()> {
     envoy.stop()
 }
 
-/// Starts an Envoy in front of this server.
+/// Starts an Envoy whose upstream is this server.
 fn start(server: SocketAddr) -> Result<Envoy> {
     let rule = |name: &str, method: &str, cost: u32| -> Value {
         json!({

@@ -1,8 +1,8 @@
-//! Writes a package for Debian and Ubuntu, which is an `ar` archive with two compressed archives
+//! Writes a package for Debian and Ubuntu: an `ar` archive that contains two compressed archives
 //! (deb(5)).
 //!
-//! `cargo-deb` would have to be compiled on every machine that tests a release, which takes longer
-//! than the rest of that test.
+//! `cargo-deb` would have to be compiled on every machine that tests a release, and the compilation
+//! would take longer than the rest of the test.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::programs::{Program, Target};
 use crate::image::VERSION;
 use crate::oci::{File, gzip, tar_of};
 
-/// Returns the package with these programs and pages.
+/// Returns a package that contains these programs and pages.
 pub(super) fn package(
     root: &Path,
     target: &Target,
@@ -28,7 +28,7 @@ pub(super) fn package(
     for page in pages {
         let is_page = page.path.starts_with("share/man/");
         files.push(File {
-            // Debian requires compressed pages.
+            // Debian requires compressed man pages.
             path: format!("usr/{}{}", page.path, if is_page { ".gz" } else { "" }),
             bytes: if is_page {
                 gzip(&page.bytes)?
@@ -71,7 +71,8 @@ fn control(target: &Target, kib: usize) -> String {
     )
 }
 
-/// Returns an `ar` archive without times and owners. Each member starts at an even offset.
+/// Returns an `ar` archive whose members have the time 0 and the owner 0. Each member starts at an
+/// even offset.
 fn ar(members: &[(&str, &[u8])]) -> Vec<u8> {
     let mut archive = b"!<arch>\n".to_vec();
     for (name, bytes) in members {
@@ -108,7 +109,7 @@ mod tests {
         assert_eq!(&archive[70..86], b"b               ");
     }
 
-    /// Unpacks into an empty root.
+    /// Installs the package into an empty root directory.
     fn installs(dir: &TempDir, package: &Path) {
         if fs::metadata(dir.path()).expect("a folder").uid() != 0 {
             println!("not installed: dpkg gives files to root, which only root may");
@@ -123,7 +124,7 @@ mod tests {
         dpkg.arg("--root")
             .arg(&root)
             .args(["--force-not-root", "--force-architecture"]);
-        // A user's path may lack the administration folders, which dpkg requires.
+        // A user's `PATH` may lack the system administration directories, which dpkg requires.
         dpkg.arg("--force-bad-path").arg("--install").arg(package);
         let output = dpkg.output().expect("runs");
         assert!(output.status.success(), "{output:?}");
@@ -132,7 +133,7 @@ mod tests {
         }
     }
 
-    /// If dpkg is installed, it reads and installs the package.
+    /// Checks that dpkg, if it is installed, can read and install the package.
     #[test]
     fn a_package_is_read_and_installed_by_dpkg() {
         let program = Program {

@@ -1,14 +1,15 @@
-//! Texts that install the command `loudou` of a release: a script, a formula for Homebrew, and a
-//! manifest for krew, the plugin manager of kubectl.
+//! Generates files that install the `loudou` command from a release: a shell script, a formula for
+//! Homebrew, and a manifest for krew, the plugin manager of kubectl.
 
 use super::{Target, VERSION};
 
-/// File name of the formula in a release.
+/// File name of the Homebrew formula in a release.
 pub(super) const FORMULA: &str = "loudou.rb";
 const MANIFEST: &str = "loudou.krew.yaml";
 const SCRIPT: &str = "install.sh";
 
-/// Returns names and texts for archives with these digests, in a release below an address.
+/// Returns the names and contents of all installers; `releases` is the URL below which the archives
+/// are published.
 pub(super) fn all(releases: &str, archives: &[(&Target, String)]) -> [(&'static str, String); 3] {
     [
         (FORMULA, formula(releases, archives)),
@@ -22,13 +23,14 @@ fn script(releases: &str) -> String {
     script.replace("@RELEASES@", releases)
 }
 
-/// Returns the address of a target's archive.
+/// Returns the URL of a target's archive.
 fn address(releases: &str, target: &Target) -> String {
     let triple = target.triple;
     format!("{releases}/v{VERSION}/loudou-{VERSION}-{triple}.tar.gz")
 }
 
-/// Returns a manifest with which `kubectl krew install --manifest` installs `kubectl loudou`.
+/// Returns the krew manifest, with which `kubectl krew install --manifest` installs `kubectl
+/// loudou`.
 fn manifest(releases: &str, archives: &[(&Target, String)]) -> String {
     let mut text = format!(
         "apiVersion: krew.googlecontainertools.github.com/v1alpha2\n\
@@ -60,7 +62,7 @@ fn manifest(releases: &str, archives: &[(&Target, String)]) -> String {
     }
     text
 }
-/// Returns the formula for archives with these digests.
+/// Returns the Homebrew formula for archives with these digests.
 fn formula(releases: &str, archives: &[(&Target, String)]) -> String {
     let mut text = format!(
         "class Loudou < Formula\n  \
@@ -130,7 +132,8 @@ mod tests {
         }
     }
 
-    /// Writes a release whose archive has this program, and whose checksum is of `summed`.
+    /// Writes a release whose archive contains `program`; its checksum is computed for an archive
+    /// that contains `summed`.
     fn release(folder: &Path, program: &[u8], summed: &[u8]) {
         let target = TARGETS.iter().find(|target| target.is_here());
         let name = format!("loudou-{VERSION}-{}", target.expect("Linux").triple);

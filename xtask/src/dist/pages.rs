@@ -1,4 +1,4 @@
-//! Collects manual pages and shell completions, as the program prints them.
+//! Collects the manual pages and shell completions that the `loudou` program prints.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,14 +7,15 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::oci::File;
 
-/// Shells, and the path of each shell's script in an archive.
+/// Supported shells, and the path of each shell's completion script in an archive.
 const SHELLS: [(&str, &str); 3] = [
     ("bash", "share/bash-completion/completions/loudou"),
     ("fish", "share/fish/vendor_completions.d/loudou.fish"),
     ("zsh", "share/zsh/site-functions/_loudou"),
 ];
 
-/// Returns the pages and scripts that this program prints. They are equal on all machines.
+/// Returns the manual pages and completion scripts that `program` prints. Their contents do not
+/// depend on the machine.
 pub(super) fn of(program: &Path) -> Result<Vec<File>> {
     let print = |arguments: &[&str]| -> Result<Vec<u8>> {
         let output = Command::new(program).args(arguments).output();
@@ -41,11 +42,11 @@ pub(super) fn of(program: &Path) -> Result<Vec<File>> {
     Ok(files.into_iter().map(file).collect())
 }
 
-/// Returns the names below the heading of the commands.
+/// Returns the command names in the `Commands:` section of the help text.
 fn commands(help: &str) -> Vec<&str> {
     let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let lines = lines.take_while(|line| !line.is_empty());
-    // Continuation lines of descriptions are indented further.
+    // Continuation lines of a description are indented further than command names.
     let first = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     first
         .filter_map(|line| line.split_whitespace().next())

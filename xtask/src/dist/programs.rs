@@ -1,4 +1,4 @@
-//! Builds the programs of a release. They are static and contain no path of this machine.
+//! Builds the programs of a release. The programs are linked statically and contain no local paths.
 
 use std::env;
 use std::fs;
@@ -12,16 +12,16 @@ use crate::oci::File;
 use crate::setup::zig::Zig;
 use crate::{filter, native};
 
-/// A kind of machine that a release supports.
+/// A platform that a release supports.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) triple: &'static str,
-    /// Names that other systems use for its architecture.
+    /// Architecture names in OCI images and in Debian packages.
     pub(super) oci: &'static str,
     pub(super) debian: &'static str,
 }
 
-/// All kinds of machines.
+/// All supported platforms.
 pub(super) const TARGETS: [Target; 2] = [
     Target {
         triple: "x86_64-unknown-linux-musl",
@@ -36,7 +36,7 @@ pub(super) const TARGETS: [Target; 2] = [
 ];
 
 impl Target {
-    /// Returns true if this machine can run its programs.
+    /// Returns true if this machine can run programs for this target.
     pub(super) fn is_here(&self) -> bool {
         env::consts::OS == "linux" && self.triple.starts_with(env::consts::ARCH)
     }
@@ -50,7 +50,7 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Returns the program as a file in this folder of an archive.
+    /// Returns the program as an archive file in this folder.
     pub(super) fn file(&self, folder: &str) -> File {
         let slash = if folder.is_empty() { "" } else { "/" };
         File {
@@ -61,12 +61,13 @@ impl Program {
     }
 }
 
-/// Installs the compilation targets if they are missing.
+/// Installs the Rust targets if they are missing.
 pub(super) fn targets() -> Result<()> {
     let mut rustup = Command::new("rustup");
     rustup.args(["target", "add"]);
     rustup.args(TARGETS.iter().map(|target| target.triple));
-    // The native module is loaded by an Envoy that has a C library.
+    // The native module needs the glibc targets, because the Envoy that loads it is linked to
+    // glibc.
     rustup.args(TARGETS.map(|target| target.triple.replace("musl", "gnu")));
     run(&mut rustup).context("the targets of a release come from rustup (https://rustup.rs)")
 }
@@ -91,10 +92,10 @@ pub(super) fn build(root: &Path, target: &Target) -> Result<Vec<Program>> {
     NAMES.map(read).into_iter().collect()
 }
 
-/// Minor version of the C library that the native module of a release needs.
+/// Minor version of the oldest glibc that can load the native module of a release.
 const GLIBC: u32 = 28;
 
-/// Builds the native module for a target's processor from the sources in `root`.
+/// Builds the native module for the target's architecture from the sources in `root`.
 pub(super) fn module(root: &Path, target: &Target) -> Result<Vec<u8>> {
     let triple = target.triple.replace("musl", "gnu");
     let mut build = cargo_in(root, &format!("{triple}.2.{GLIBC}"))?;
@@ -110,7 +111,7 @@ pub(super) fn module(root: &Path, target: &Target) -> Result<Vec<u8>> {
     Ok(module)
 }
 
-/// Fails if a program contains a path of this machine.
+/// Fails if a program contains a local path.
 fn has_no_paths(root: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
     for kept in [sources(), root.to_path_buf()] {
         let kept = kept.display().to_string();
@@ -123,7 +124,7 @@ fn has_no_paths(root: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the built command line that can run on this machine.
+/// Returns the path of the built `loudou` program that can run on this machine.
 pub(super) fn here(root: &Path) -> Option<PathBuf> {
     let target = TARGETS.iter().find(|target| target.is_here())?;
     Some(folder(root, target).join("loudou"))
@@ -137,8 +138,8 @@ fn directory(root: &Path) -> PathBuf {
     root.join("target/dist-build")
 }
 
-/// Returns a command that builds for a target, as Cargo names it, and keeps this machine's paths out
-/// of the result. Zig is its linker and C compiler, because it has the libraries of all targets.
+/// Returns a Cargo command that builds for this target triple and keeps local paths out of the
+/// result. Zig is the linker and C compiler, because it includes the libraries of all targets.
 fn cargo_in(root: &Path, target: &str) -> Result<Command> {
     let mut cargo = Zig::find_or_install()?.cargo_build();
     cargo.current_dir(root);
@@ -147,23 +148,23 @@ fn cargo_in(root: &Path, target: &str) -> Result<Command> {
     cargo.args(["--config", "profile.release.strip=true"]);
     let (sources, root) = (sources(), root.display());
     let sources = sources.display();
-    // Cargo separates these flags by this character, because paths may have spaces.
+    // In this variable, Cargo separates flags by the character U+001F, so paths may contain spaces.
     let flags = format!("--remap-path-prefix={sources}=crates\u{1f}--remap-path-prefix={root}=.");
     cargo.env("CARGO_ENCODED_RUSTFLAGS", flags);
     cargo.env("CFLAGS", format!("-ffile-prefix-map={sources}=crates"));
-    // It would add its flags to the ones above.
+    // Keep the user's flags out of the build.
     cargo.env_remove("RUSTFLAGS");
     Ok(cargo)
 }
 
-/// Returns true if a program contains this text.
+/// Returns true if a program contains this string.
 fn has(bytes: &[u8], text: &str) -> bool {
     bytes
         .windows(text.len().max(1))
         .any(|window| window == text.as_bytes())
 }
 
-/// Returns the folder in which Cargo keeps the sources of dependencies.
+/// Returns the folder in which Cargo stores the sources of dependencies.
 fn sources() -> PathBuf {
     let home = env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(env::home_dir()?.join(".cargo")));

@@ -1,7 +1,7 @@
-//! Writes a release's bill of materials as `CycloneDX` 1.6. It lists every crate in the programs
-//! and in the module.
+//! Writes a release's software bill of materials in the format `CycloneDX` 1.6. The list contains
+//! every crate in the programs and in the wasm module.
 //!
-//! `cargo-cyclonedx` writes a list per package instead of per release, and would have to be
+//! `cargo-cyclonedx` writes one list per package instead of one per release, and would have to be
 //! compiled on every machine that tests a release.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use crate::command::cargo;
 use crate::image::VERSION;
 use crate::setup::WASM_TARGET;
 
-/// Shipped packages, and the kinds of machines that each is built for.
+/// Shipped packages, and the targets for which each is listed.
 const ROOTS: [(&str, &[&str]); 3] = [
     (
         "loudou",
@@ -28,8 +28,8 @@ const ROOTS: [(&str, &[&str]); 3] = [
 /// Name and version of a crate.
 type Name = (String, String);
 
-/// Returns the list. It has neither a time nor a serial number, so equal crates produce an equal
-/// list.
+/// Returns the bill of materials as JSON. It contains neither a timestamp nor a serial number, so
+/// the same crates always produce the same text.
 pub(super) fn text(root: &Path) -> Result<String> {
     let metadata = printed(root, &["metadata", "--format-version", "1"])?;
     let metadata: Value = serde_json::from_slice(&metadata)?;
@@ -38,7 +38,7 @@ pub(super) fn text(root: &Path) -> Result<String> {
     Ok(format!("{document:#}\n"))
 }
 
-/// Returns Cargo's output about the workspace.
+/// Returns the output of a Cargo command that reads the workspace in `root`.
 fn printed(root: &Path, words: &[&str]) -> Result<Vec<u8>> {
     let mut cargo = cargo(words);
     let output = cargo.arg("--locked").current_dir(root).output();
@@ -52,8 +52,9 @@ fn printed(root: &Path, words: &[&str]) -> Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-/// Returns the crates in the programs and in the module. `cargo metadata` would also list crates
-/// for other systems, and crates for features that only tools of this workspace need.
+/// Returns the crates that are compiled into the programs and into the module. `cargo metadata`
+/// would also list crates for other platforms, and crates for features that only tools of this
+/// workspace enable.
 fn shipped(root: &Path) -> Result<BTreeSet<Name>> {
     let mut shipped = BTreeSet::new();
     for (package, triples) in ROOTS {
@@ -73,7 +74,7 @@ fn shipped(root: &Path) -> Result<BTreeSet<Name>> {
     Ok(shipped)
 }
 
-/// Returns crates with their checksums, by name and version.
+/// Reads the checksums of crates from the lock file, by name and version.
 fn checksums(lock: &str) -> BTreeMap<Name, String> {
     let mut found = BTreeMap::new();
     for package in lock.split("[[package]]").skip(1) {
@@ -91,7 +92,7 @@ fn checksums(lock: &str) -> BTreeMap<Name, String> {
     found
 }
 
-/// Packages of a workspace, and their runtime dependencies.
+/// Packages of a workspace and their runtime dependencies, by package id.
 struct Graph<'a> {
     packages: BTreeMap<&'a str, &'a Value>,
     needs: BTreeMap<&'a str, BTreeSet<&'a str>>,
@@ -104,8 +105,8 @@ impl<'a> Graph<'a> {
         for node in list(metadata, "/resolve/nodes")? {
             let mut own = BTreeSet::new();
             for dependency in list(node, "/deps")? {
-                // In Cargo's output, the kind of a normal dependency is null. Dependencies of tests
-                // and build scripts have the kinds `dev` and `build`.
+                // `cargo metadata` reports the kind of a normal dependency as null. The kinds of
+                // test and build dependencies are `dev` and `build`.
                 let mut kinds = list(dependency, "/dep_kinds")?.iter();
                 if kinds.any(|kind| kind.get("kind").is_some_and(Value::is_null)) {
                     own.insert(field(dependency, "pkg"));
@@ -121,7 +122,7 @@ impl<'a> Graph<'a> {
         })
     }
 
-    /// Returns the packages with these names.
+    /// Returns the ids of the packages with these names and versions.
     fn named(&self, names: &BTreeSet<Name>) -> BTreeSet<&'a str> {
         let packages = self.packages.iter();
         let shipped = packages.filter(|(_, package)| {
@@ -137,7 +138,7 @@ impl<'a> Graph<'a> {
             .map_or("", |package| field(package, name))
     }
 
-    /// Returns the package URL, which identifies the crate in the list.
+    /// Returns the package URL that identifies a crate in the list.
     fn reference(&self, id: &str) -> String {
         format!(
             "pkg:cargo/{}@{}",
@@ -223,7 +224,7 @@ mod tests {
             "criterion",
             "loudou-tests",
             "xtask",
-            // These are for other systems, or for a feature that only xtask needs.
+            // These crates are for other platforms, or for a feature that only xtask enables.
             "windows-sys",
             "security-framework",
             "schemars",

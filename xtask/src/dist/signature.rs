@@ -1,5 +1,5 @@
-//! Signs the checksums with ECDSA over P-256 and SHA-256, in base64, in the format of `cosign
-//! verify-blob --key`.
+//! Signs the checksums of a release with ECDSA over P-256 and SHA-256; the signature is
+//! base64-encoded, as `cosign verify-blob --key` expects.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-/// Fails if signatures with this key could not be verified as documented.
+/// Fails if the key has another type than the documented verification expects.
 pub(super) fn check(key: &Path) -> Result<()> {
     let text = openssl(
         &["pkey", "-noout", "-text_pub", "-passin", "pass:", "-in"],
@@ -22,8 +22,8 @@ pub(super) fn check(key: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Signs a file with this key. Writes the signature next to the file, and verifies it with the
-/// public key.
+/// Signs a file with this key. Writes the signature and the public key next to the file, and
+/// verifies the signature.
 pub(super) fn sign(file: &Path, key: &Path) -> Result<()> {
     check(key)?;
     let binary = file.with_extension("sig.der");
@@ -49,7 +49,7 @@ pub(super) fn sign(file: &Path, key: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the output of openssl.
+/// Runs openssl and returns its output.
 fn openssl(words: &[&str], paths: &[&Path]) -> Result<String> {
     let output = Command::new("openssl").args(words).args(paths).output();
     let output = output.context("openssl is needed to sign")?;

@@ -1,7 +1,7 @@
-//! Checks the links in Markdown files, and the headings that they point to.
+//! Checks the links in Markdown files: their target files and headings must exist.
 //!
 //! `lychee` and `mdbook-linkcheck` would have to be compiled on every new machine, which takes
-//! minutes. This check takes milliseconds.
+//! minutes. The check in this file takes milliseconds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,43 +10,43 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
-/// Folders without documents of this project.
+/// Folders that contain no documents of this project.
 const NOT_OURS: [&str; 2] = ["target", ".git"];
 
 /// A Markdown file.
 #[derive(Debug)]
 pub(super) struct Page {
-    /// Path from the repository root, with `/`.
+    /// Path relative to the repository root, with `/` as separator.
     pub(super) path: String,
-    /// Links and pictures, in order.
+    /// Links and images, in document order.
     pub(super) links: Vec<Link>,
     /// Anchors of the headings.
     anchors: BTreeSet<String>,
 }
 
-/// A link in the source.
+/// A link in a Markdown file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Link {
-    /// Line number; the first line is 1.
+    /// Line number (1-based).
     line: usize,
-    /// Address of the link.
+    /// Address in the link.
     pub(super) target: String,
 }
 
 /// Target of a link.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// A file of the repository, at a heading or at its top.
+    /// A file in the repository, optionally with the anchor of a heading.
     File {
         path: String,
         heading: Option<String>,
     },
-    /// A path outside of the repository.
+    /// A path outside the repository.
     Outside,
 }
 
 impl Link {
-    /// Returns the target, relative to a file; `None` for a web address.
+    /// Resolves the target relative to the file `from`; returns `None` for a web address.
     pub(super) fn place(&self, from: &str) -> Option<Place> {
         let scheme = self.target.split_once(':');
         if scheme.is_some_and(|(name, _)| name.bytes().all(|b| b.is_ascii_alphabetic())) {
@@ -138,7 +138,8 @@ impl Page {
         page
     }
 
-    /// A repeated heading gets the suffix `-1`, as on GitHub and in mdBook.
+    /// Adds the anchor of a heading. The anchor of a repeated heading gets the suffix `-1`, `-2`
+    /// and so on, as on GitHub and in mdBook.
     fn add_anchor(&mut self, heading: &str) {
         let anchor = anchor(heading);
         let mut unique = anchor.clone();

@@ -1,6 +1,6 @@
-//! Writes `docs/schema/openapi.json`, which describes the admin API as `OpenAPI` 3.1. The sources
-//! are the filter's route table, the types of its answers, the grammar of rule files and the table
-//! in `docs/reference/admin-api.md`.
+//! Writes `docs/schema/openapi.json`, the `OpenAPI` 3.1 document of the admin API. The document is
+//! generated from the filter's route table, the types of its responses, the grammar of rule files
+//! and the table in `docs/reference/admin-api.md`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,16 +20,16 @@ use serde_json::{Map, Value, json};
 mod schemas;
 
 const FILE: &str = "docs/schema/openapi.json";
-/// Page whose table has a line for each call.
+/// Page with a table that describes each call.
 const PAGE: &str = "docs/reference/admin-api.md";
 const PROBLEM: &str = "#/components/responses/Problem";
 
-/// Writes the document.
+/// Writes the `OpenAPI` document.
 pub(super) fn write(root: &Path) -> Result<()> {
     fs::write(root.join(FILE), text(root)?).context(FILE)
 }
 
-/// Returns a problem if the document is out of date.
+/// Returns a problem if the committed document is out of date.
 pub(super) fn stale(root: &Path) -> Result<Option<String>> {
     let found = fs::read_to_string(root.join(FILE)).unwrap_or_default();
     let is_stale = found != text(root)?;
@@ -41,7 +41,7 @@ fn text(root: &Path) -> Result<String> {
     Ok(format!("{:#}\n", document(&page)?))
 }
 
-/// Returns the document, with the answer descriptions from this page.
+/// Returns the document; the descriptions of the calls are taken from `page`.
 fn document(page: &str) -> Result<Value> {
     let mut schemas = Schemas::new();
     let mut paths: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
@@ -84,7 +84,7 @@ fn document(page: &str) -> Result<Value> {
     }))
 }
 
-/// Returns a path in `OpenAPI` notation, such as `/v1/rules/{rule}`.
+/// Returns a path in `OpenAPI` notation, for example `/v1/rules/{rule}`.
 fn template(path: &str) -> String {
     path.replace("RULE", "{rule}").replace("KEY", "{key}")
 }
@@ -132,14 +132,16 @@ fn responses(route: &Route, answer: &Value) -> Value {
     Value::Object(all)
 }
 
-/// Returns an operation's id. For example, `PUT /v1/rules/RULE` becomes `put_rules_rule`.
+/// Returns the `operationId` of a route. For example, `PUT /v1/rules/RULE` becomes
+/// `put_rules_rule`.
 fn id(route: &Route) -> String {
     let steps = route.path.split('/').skip(2);
     let words = std::iter::once(route.method).chain(steps);
     words.collect::<Vec<_>>().join("_").to_lowercase()
 }
 
-/// Returns the last cell in the page's line for a call, as a sentence.
+/// Returns the description of a call, from the last cell of its row in the page's table, as a
+/// sentence.
 fn described(page: &str, call: &str) -> Result<String> {
     let begin = format!("| `{call}` |");
     let line = page.lines().find(|line| line.starts_with(&begin));
@@ -151,9 +153,9 @@ fn described(page: &str, call: &str) -> Result<String> {
     Ok(first.into_iter().chain(letters).chain(['.']).collect())
 }
 
-// Answer and body of each route.
+// Response and request bodies of each route.
 
-/// Returns the schema of the answer; `None` for a route that is not described yet.
+/// Returns the schema of the response, or `None` if this function has no entry for the route.
 fn answer(schemas: &mut Schemas, route: &Route) -> Option<Value> {
     Some(match (route.method, route.path) {
         ("GET", "/v1/status") => schemas.of::<Status>(),
@@ -176,7 +178,7 @@ fn answer(schemas: &mut Schemas, route: &Route) -> Option<Value> {
     })
 }
 
-/// Returns the schema of the body; `None` for a route that is not described yet.
+/// Returns the schema of the request body, or `None` if this function has no entry for the route.
 fn body(schemas: &mut Schemas, route: &Route) -> Option<Value> {
     Some(match (route.method, route.path) {
         ("PUT", "/v1/rules/RULE") => at(EDIT),
@@ -187,12 +189,12 @@ fn body(schemas: &mut Schemas, route: &Route) -> Option<Value> {
     })
 }
 
-// Parameters of calls, which are in the path or the query, and `If-Match`.
+// Parameters of the calls: in the path, in the query, and the header `If-Match`.
 
-/// A duration that is not zero.
+/// Pattern for a duration other than zero.
 const DURATION: &str = "^0*[1-9][0-9]*(d|h|m|s|ms|us|ns)$";
 
-/// Returns the parameters of a route.
+/// Returns the parameters of a route in `OpenAPI` notation.
 fn of(route: &Route) -> Result<Vec<Value>> {
     let mut all = Vec::new();
     for (step, name, about) in [
@@ -231,7 +233,7 @@ fn of(route: &Route) -> Result<Vec<Value>> {
     Ok(all)
 }
 
-/// Returns true if the call is refused without `If-Match`.
+/// Returns true if the API rejects the call without `If-Match`.
 fn needs_if_match(route: &Route) -> bool {
     route.takes_if_match && matches!(route.method, "PUT" | "DELETE")
 }
@@ -298,7 +300,7 @@ fn of_query(route: &Route, name: &str) -> Result<(Value, String)> {
     Ok((schema, about.to_owned()))
 }
 
-/// The part of a bucket that stays without `carry`.
+/// Returns the default of the query parameter `carry`.
 fn carry() -> Option<&'static str> {
     let is_default = |name: &&str| Carry::parse(name) == Some(Carry::default());
     Carry::NAMES.into_iter().find(is_default)

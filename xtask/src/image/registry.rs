@@ -1,5 +1,5 @@
-//! Checks the image in a real registry. It is pushed, pulled back, and its module runs in the real
-//! Envoy.
+//! Checks the filter's image with a real registry. The image is pushed and pulled back, and then
+//! its module runs in a real Envoy.
 
 use std::fs;
 use std::io::Read as _;
@@ -20,12 +20,14 @@ use serde_json::Value;
 use super::VERSION;
 use crate::setup::debian::Packages;
 
-/// Registry, the tool that most people push and pull with, and the libraries that it needs.
+/// Debian packages: a registry, skopeo, which pushes and pulls images, and the libraries that
+/// skopeo needs.
 const NAMES: [&str; 4] = ["docker-registry", "skopeo", "libgpgme11", "libassuan0"];
 const FILES: [&str; 2] = ["usr/bin/docker-registry", "usr/bin/skopeo"];
 const START: Duration = Duration::from_mins(1);
 
-/// Checks the image of the last built module. Returns the reason if the check cannot run here.
+/// Checks the image of the filter module that was built last. Returns the reason if this machine
+/// cannot run the check.
 pub(crate) fn check() -> Result<Option<String>> {
     let place = target_dir().join("registry-tools");
     let packages = Packages {
@@ -73,7 +75,7 @@ pub(crate) fn check() -> Result<Option<String>> {
     Ok(None)
 }
 
-/// Starts Envoy with this module, and checks that it limits requests.
+/// Starts Envoy with this module, and checks that the module limits requests.
 fn runs(module: &Path) -> Result<()> {
     let envoy = Envoy::start(&config(3).wasm(module))?;
     let passed = admitted(&mut envoy.data(), "alice")?;
@@ -100,7 +102,7 @@ impl Tools {
         Guarded::spawn("registry", &mut serve, Group::Own)
     }
 
-    /// Returns the output of a skopeo call.
+    /// Runs skopeo, and returns its output.
     fn skopeo(&self, arguments: &[&str]) -> Result<String> {
         let mut skopeo = Command::new(self.root.join("usr/bin/skopeo"));
         skopeo.arg("--insecure-policy").args(arguments);
@@ -125,14 +127,14 @@ fn log(dir: &TempDir) -> String {
     fs::read_to_string(dir.path().join(LOG)).unwrap_or_default()
 }
 
-/// Returns the address from a registry's log.
+/// Reads the registry's address from its log.
 fn address_in(log: &str) -> Option<String> {
     let (_, rest) = log.split_once("listening on ")?;
     let end = rest.find(|c: char| !(c.is_ascii_digit() || ".:".contains(c)))?;
     rest.get(..end).map(str::to_owned)
 }
 
-/// Returns the file `plugin.wasm` in the only layer of a layout.
+/// Returns the file `plugin.wasm` from the first layer of an image layout.
 fn module_in(layout: &Path) -> Result<Vec<u8>> {
     let blob = |digest: &Value| -> Result<Vec<u8>> {
         let digest = digest.as_str().context("no digest")?.replace(':', "/");

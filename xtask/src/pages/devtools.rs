@@ -1,7 +1,7 @@
-//! A small client of Chromium's `DevTools` protocol, for pages that need a user.
+//! A small client of Chromium's `DevTools` protocol, for pages that need user input.
 //!
-//! Chromium reads commands from file descriptor 3 and writes answers and events to 4. So the client needs no port and
-//! no websocket, and Chromium ends with this program.
+//! Chromium reads commands from file descriptor 3, and writes responses and events to file descriptor 4. The client
+//! therefore needs no port and no websocket, and Chromium ends when this program ends.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::setup::chromium::Chromium;
 
-/// Time after which a missing answer is an error. It only ends a run that would never end.
+/// Timeout for the response to a command. It is only a safeguard against a run that hangs.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A Chromium with one open page.
@@ -26,14 +26,14 @@ pub(super) struct Page {
     messages: Receiver<Value>,
     last: u64,
     session: Option<String>,
-    /// Console messages, exceptions and refused requests, in order.
+    /// Console messages, exceptions and blocked requests, in order.
     pub(super) console: Vec<String>,
-    /// Addresses that the page requested.
+    /// URLs that the page has requested.
     pub(super) requests: Vec<String>,
 }
 
 impl Page {
-    /// Opens a page.
+    /// Starts Chromium, and opens a page in it.
     pub(super) fn open(chromium: &Chromium, file: &Path, fragment: &str) -> Result<Self> {
         let program = chromium.command();
         let mut shell = Command::new("sh");
@@ -83,12 +83,13 @@ impl Page {
         }
         let url = format!("file://{}#{fragment}", file.display());
         page.call("Page.navigate", &json!({ "url": url }))?;
-        // The load of the page is also the end of its scripts.
+        // When the page has loaded, its scripts have run.
         page.run("new Promise(done => document.readyState === 'complete' ? done() : addEventListener('load', done))")?;
         Ok(page)
     }
 
-    /// Returns the value of an expression. If it is a promise, waits for its value.
+    /// Evaluates a JavaScript expression in the page, and returns its value. If the value is a
+    /// promise, waits for the result of the promise.
     pub(super) fn run(&mut self, expression: &str) -> Result<Value> {
         let options =
             json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
@@ -99,7 +100,8 @@ impl Page {
         Ok(answer.pointer("/result/value").cloned().unwrap_or_default())
     }
 
-    /// Waits until an expression is true, and evaluates it again after each change of the page.
+    /// Waits until a JavaScript expression is true; evaluates the expression again after each
+    /// change of the page.
     pub(super) fn wait(&mut self, expression: &str) -> Result<()> {
         self.run(&format!(
             "new Promise(done => {{
@@ -112,7 +114,8 @@ impl Page {
         .map(drop)
     }
 
-    /// Sends a command and waits for its answer. Collects the events that come before it.
+    /// Sends a command, and waits for its response. Records the events that arrive before the
+    /// response.
     fn call(&mut self, method: &str, params: &Value) -> Result<Value> {
         self.last += 1;
         let mut command = json!({ "id": self.last, "method": method, "params": params });
@@ -152,7 +155,7 @@ impl Page {
     }
 }
 
-/// Returns the text at a place in a message.
+/// Returns the string at a JSON pointer in a message.
 fn text<'a>(message: &'a Value, place: &str) -> Option<&'a str> {
     message.pointer(place)?.as_str()
 }

@@ -1,7 +1,8 @@
-//! Draws pictures of the terminal's screens from styled snapshots.
+//! Draws pictures of the terminal app's screens from styled snapshots.
 //!
-//! A snapshot has one line for each run of cells with equal style: `ROW:COLUMN FOREGROUND on
-//! BACKGROUND MODIFIERS TEXT`. Blocks and lines are drawn as shapes, so that they join in any font.
+//! A snapshot has one line for each run of cells with the same style: `ROW:COLUMN FOREGROUND on
+//! BACKGROUND MODIFIERS TEXT`. Block and line characters are drawn as shapes, so that adjacent
+//! characters join in any font.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,20 +11,20 @@ use anyhow::{Context as _, Result, bail};
 use loudou_tests::paths::workspace_root;
 use unicode_width::UnicodeWidthChar as _;
 
-/// Screens to draw, each with its snapshot and title.
+/// Screens to draw: the name of the snapshot and the title of the picture.
 pub(super) const SCREENS: [(&str, &str); 3] = [
     ("buckets", "loudou: the buckets"),
     ("bucket", "loudou: one bucket"),
     ("rules", "loudou: the rules, with charts"),
 ];
 
-/// Size of a cell and margin around the screen, in pixels.
+/// Width and height of a cell, and margin around the screen, in pixels.
 const CELL: (u32, u32) = (9, 19);
 const MARGIN: u32 = 12;
 const INK: &str = "#d0d0d0";
 const PAPER: &str = "#16181d";
 
-/// A run of cells with equal style.
+/// A run of cells with the same style.
 #[derive(Debug, PartialEq, Eq)]
 struct Run<'a> {
     row: u32,
@@ -34,7 +35,7 @@ struct Run<'a> {
     text: &'a str,
 }
 
-/// Returns the picture of a screen.
+/// Draws the picture of a screen as SVG.
 pub(super) fn picture(name: &str, title: &str) -> Result<String> {
     let path = format!("tui/src/ui/snapshots/loudou__ui__tests__picture_{name}.snap");
     let text = fs::read_to_string(workspace_root().join(&path)).with_context(|| path.clone())?;
@@ -72,7 +73,7 @@ fn run(line: &str) -> Result<Run<'_>> {
         let (place, rest) = line.split_once(' ')?;
         let (row, column) = place.split_once(':')?;
         let (ink, rest) = rest.split_once(" on ")?;
-        // The last run of a snapshot has lost its trailing spaces.
+        // Trailing spaces are missing from the last run of a snapshot.
         let (paper, rest) = rest.split_once(' ').unwrap_or((rest, ""));
         let (modifiers, text) = rest.split_once(' ').unwrap_or((rest, ""));
         Some(Run {
@@ -149,7 +150,7 @@ fn drawn(run: &Run<'_>) -> Result<String> {
     Ok(out)
 }
 
-/// Returns a glyph drawn as a shape: blocks from the left, blocks from below, and lines.
+/// Returns the SVG path of a block or line character, or `None` for other characters.
 fn shape(glyph: char, x: u32, y: u32) -> Option<String> {
     let (across, down) = CELL;
     let eighths = |first: char| u32::from(glyph).saturating_sub(u32::from(first));
@@ -181,14 +182,15 @@ fn shape(glyph: char, x: u32, y: u32) -> Option<String> {
     }
 }
 
-/// Parses a colour of a snapshot. `Reset` becomes `plain`.
+/// Converts a colour in a snapshot to its hexadecimal form. `Reset` becomes the default colour
+/// `plain`.
 fn color(name: &str, plain: &str) -> Result<String> {
     if name == "Reset" {
         return Ok(plain.to_owned());
     }
     let index: u8 = name.parse().with_context(|| format!("colour {name}"))?;
     let [red, green, blue] = match index {
-        // The colour cube with six levels, and the greys.
+        // The 256-colour palette: a colour cube with six levels per channel, and then greys.
         16..=231 => {
             let at = index.saturating_sub(16);
             let level = |n: u8| {

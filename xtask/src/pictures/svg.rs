@@ -1,5 +1,5 @@
-//! Draws a picture as SVG. It shows arrivals and admissions of requests, and the number of admitted
-//! requests.
+//! Draws the picture of an algorithm as SVG. The picture shows when requests arrive and when they
+//! are admitted, and how many have been admitted.
 
 use std::fmt::Write as _;
 
@@ -9,10 +9,10 @@ const WIDTH: u64 = 760;
 const HEIGHT: u64 = 250;
 const LEFT: u64 = 70;
 const RIGHT: u64 = 20;
-/// Vertical positions of the rows of marks.
+/// Vertical positions of the two rows of marks: arrivals and admissions.
 const COME: u64 = 48;
 const PASS: u64 = 78;
-/// Bottom and height of the plot.
+/// Vertical position of the plot's bottom edge, and height of the plot.
 const BOTTOM: u64 = 222;
 const PLOT: u64 = 120;
 
@@ -114,7 +114,7 @@ fn marks(outcomes: &[Outcome]) -> String {
     out
 }
 
-/// Draws the cumulative curves of arrived and admitted requests.
+/// Draws the cumulative numbers of arrived and of admitted requests as curves.
 fn curves(outcomes: &[Outcome]) -> String {
     let most = outcomes.len();
     let mut came: Vec<u64> = Vec::new();

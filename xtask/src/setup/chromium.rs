@@ -1,5 +1,5 @@
-//! Finds Chromium for the check of pages. It uses `PATH`, or else the distribution's headless
-//! build.
+//! Finds Chromium, which the check of pages needs. A Chromium on `PATH` takes precedence over the
+//! distribution's headless build, which `setup` installs.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -10,27 +10,28 @@ use loudou_tests::paths::{find_on_path, target_dir};
 
 use super::debian::Packages;
 
-/// Names of the program.
+/// Possible names of the program.
 const NAMES: [&str; 4] = [
     "chromium",
     "chromium-browser",
     "google-chrome",
     "chromium-headless-shell",
 ];
-/// The headless build needs no window toolkit, which saves 100 MB.
+/// Package to install: the headless build needs no window toolkit, which saves 100 MB.
 const PACKAGE: &str = "chromium-headless-shell";
-/// Path of the program itself, because `usr/bin` has a script with an absolute system path.
+/// Path of the program itself: `usr/bin` contains only a script that starts an absolute system
+/// path.
 const PROGRAM: &str = "usr/lib/chromium/chromium-headless-shell";
 
 /// A Chromium.
 pub(crate) struct Chromium {
     program: PathBuf,
-    /// Folders of libraries that the system lacks.
+    /// Library folders for libraries that the system may lack.
     libraries: Vec<PathBuf>,
 }
 
 impl Chromium {
-    /// Returns the Chromium on `PATH`, or the one installed by `setup`.
+    /// Returns the Chromium on `PATH`, or the one that `setup` has installed.
     pub(crate) fn find() -> Option<Self> {
         let on_path = NAMES.iter().find_map(|name| find_on_path(name));
         let on_path = on_path.map(|program| Self {

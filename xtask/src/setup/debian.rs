@@ -1,5 +1,6 @@
-//! Installs programs from the distribution's packages, for programs without a wheel. Package lists
-//! and packages go into the build directory, so this needs no root and does not change the system.
+//! Installs programs for which there is no wheel from packages of the distribution. Package lists
+//! and packages are stored in the build directory, so the installation needs no root and does not
+//! change the system.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,26 +11,25 @@ use loudou_tests::paths::find_on_path;
 
 use crate::command::run;
 
-/// Packages and their needed files.
+/// Packages to install, and the files that are needed from them.
 pub(crate) struct Packages<'a> {
     pub(crate) names: &'a [&'a str],
-    /// Files below the root of the packages.
+    /// Paths of the needed files, relative to `place`.
     pub(crate) files: &'a [&'a str],
-    /// True if missing dependencies of the packages are installed too.
+    /// True if the missing dependencies of the packages must be installed, too.
     pub(crate) with_dependencies: bool,
-    /// Folder that serves as the root.
+    /// Folder into which the packages are unpacked, as if it were the root directory.
     pub(crate) place: &'a Path,
 }
 
 impl Packages<'_> {
-    /// Returns true if all files exist.
+    /// Returns true if all needed files exist.
     pub(crate) fn are_installed(&self) -> bool {
         self.are_in(self.place)
     }
 
-    /// Returns the library folders below the root, for `LD_LIBRARY_PATH`:
-    /// `usr/lib/x86_64-linux-gnu` and its subfolders, for example the folder of private libraries
-    /// for `libpulse`.
+    /// Returns the library folders for `LD_LIBRARY_PATH`: `usr/lib/x86_64-linux-gnu` and its
+    /// subfolders, because libraries such as `libpulse` keep private libraries in a subfolder.
     pub(crate) fn libraries(&self) -> Vec<PathBuf> {
         let folders = |folder: &PathBuf| -> Vec<PathBuf> {
             let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -48,7 +48,7 @@ impl Packages<'_> {
         self.files.iter().all(|file| root.join(file).is_file())
     }
 
-    /// Installs the packages if files are missing.
+    /// Installs the packages if needed files are missing.
     pub(crate) fn install(&self) -> Result<()> {
         if self.are_installed() {
             return Ok(());
@@ -65,8 +65,9 @@ impl Packages<'_> {
         installed
     }
 
-    /// Downloads and unpacks the packages. Fresh package lists are never older than the packages.
-    /// Apt checks the lists' signature and the packages' hashes.
+    /// Downloads and unpacks the packages. The package lists are downloaded first, so that they
+    /// match the packages on the server. Apt verifies the signature of the lists and the hashes of
+    /// the packages.
     fn unpack(&self, draft: &Path) -> Result<()> {
         let [lists, cache] = ["lists", "cache"].map(|name| draft.join(name));
         for directory in [lists.join("partial"), cache.join("archives/partial")] {
@@ -78,14 +79,15 @@ impl Packages<'_> {
                 .arg(format!("Dir::State::Lists={}", lists.display()))
                 .arg("-o")
                 .arg(format!("Dir::Cache={}", cache.display()))
-                // Apt's download user may not write into the build directory.
+                // Do not switch to apt's download user, which may be unable to write into the build
+                // directory.
                 .args(["-o", "APT::Sandbox::User="])
                 .args(arguments);
             run(apt.current_dir(draft))
         };
         apt(&["update"])?;
         let download: &[&str] = if self.with_dependencies {
-            // Locks protect changes to the system, and need root.
+            // Apt's locks need root, and only protect changes to the system.
             let options = ["--download-only", "--no-install-recommends", "--yes"];
             &[&["-o", "Debug::NoLocking=1", "install"][..], &options].concat()
         } else {
@@ -103,7 +105,8 @@ impl Packages<'_> {
         Ok(())
     }
 
-    /// Installs with one rename, so that files at this path are always complete.
+    /// Moves the unpacked files to their final path with a single rename, so that the files at this
+    /// path are always complete.
     fn move_in(&self, draft: &Path) -> Result<()> {
         let root = draft.join("root");
         let (names, files) = (self.names.join(", "), self.files.join(", "));

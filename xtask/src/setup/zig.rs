@@ -1,5 +1,5 @@
-//! Installs Zig and cargo-zigbuild from their Python packages. A release links the native module
-//! with them, for processors and C libraries other than this machine's.
+//! Installs Zig and cargo-zigbuild from their Python packages. A release links its programs and the
+//! native module with them, for architectures and C libraries other than this machine's.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,13 +12,13 @@ use super::Wheel;
 const ZIG: &str = "0.17.1";
 const ZIGBUILD: &str = "0.24.1";
 
-/// A Zig with cargo-zigbuild.
+/// An installation of Zig with cargo-zigbuild.
 pub(crate) struct Zig {
     place: PathBuf,
 }
 
 impl Zig {
-    /// Returns the Zig in the build directory. Installs it if necessary.
+    /// Returns the Zig in the build directory, and installs it if necessary.
     pub(crate) fn find_or_install() -> Result<Self> {
         let zig = Self {
             place: target_dir().join("zig").join(ZIG),
@@ -48,7 +48,7 @@ impl Zig {
         self.place.join("bin/cargo-zigbuild")
     }
 
-    /// Returns a command like `cargo build` that links with Zig.
+    /// Returns a command that works like `cargo build`, but links with Zig.
     pub(crate) fn cargo_build(&self) -> Command {
         let mut command = Command::new(self.zigbuild());
         command.arg("zigbuild");

@@ -1,6 +1,6 @@
-//! Sends requests for a dozen users with different habits. Within seconds, every kind of bucket is
-//! on the screen: nearly empty, filling and draining, full, and one that appears late. With several
-//! Envoys, each user sends to them in turn.
+//! Sends requests as a dozen users with different habits. Within seconds, the screen shows buckets
+//! in every state: nearly empty, filling and draining, full, and one that appears late. With
+//! several Envoys, each user sends requests to the Envoys in turn.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use ureq::Agent;
 /// Time limit of a request. A limit with `max_wait` holds requests.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Habit of one user. The user waits, then repeatedly sends a burst and pauses.
+/// Sending pattern of one user. The user waits, then repeatedly sends a burst and pauses.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct User {
     name: &'static str,
@@ -42,33 +42,33 @@ const REPLY: (&str, &str) = ("POST", "/reply/42");
 const API: (&str, &str) = ("GET", "/api/orders");
 const SEARCH: (&str, &str) = ("GET", "/search?q=funnel");
 
-/// The limits are in `rules.json`: 15 and 30/60s for replies, 40 and 10/s for the API.
+/// `rules.json` contains the limits: 15 and 30/60s for replies, 40 and 10/s for the API.
 const USERS: &[User] = &[
-    // Steady, below the limit.
+    // Sends at a steady rate below the limit.
     user("alice", REPLY, (0, 1, 2_500)),
-    // Bursts that fit only if the funnel has drained since the last burst, so some requests are
-    // refused.
+    // Sends bursts that are admitted completely only if the funnel has drained since the last
+    // burst, so some requests are refused.
     user("bob", REPLY, (0, 6, 9_000)),
-    // Never pauses, and is always refused.
+    // Hardly pauses, so most requests are refused.
     user("mallory", REPLY, (0, 1, 60)),
-    // Steady and busy, but still admitted.
+    // Sends fast at a steady rate, but is still admitted.
     user("carol", API, (0, 1, 150)),
-    // Bursts above the rate, which are refused occasionally.
+    // Sends bursts faster than the rate, so some requests are refused.
     user("dave", API, (500, 25, 2_000)),
     user("erin", SEARCH, (0, 1, 700)),
-    // Bursts that are larger than the limit of one second.
+    // Sends bursts that exceed the per-second limit.
     user("frank", SEARCH, (1_000, 8, 3_000)),
-    // Absent at the start, and soon over the limit.
+    // Sends nothing at first, and soon exceeds the limit.
     user("nina-newcomer", REPLY, (4_000, 1, 300)),
-    // A burst every ten seconds, larger than the bucket.
+    // Sends a burst larger than the bucket every ten seconds.
     user("batch-job", API, (1_500, 60, 10_000)),
-    // Rare requests, for which the bucket is full again each time.
+    // Sends so rarely that the bucket has recovered completely before each request.
     user("night-owl", REPLY, (2_000, 1, 8_000)),
     user("scraper", SEARCH, (0, 1, 40)),
     user("mobile-app", API, (0, 1, 90)),
 ];
 
-/// Running traffic, which stops when this is dropped.
+/// Running traffic, which stops when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Traffic {
     stop_signal: Arc<StopSignal>,
@@ -76,7 +76,7 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    /// Starts all users.
+    /// Starts a thread for each user.
     pub(super) fn start(envoys: &[SocketAddr]) -> Self {
         let stop_signal = Arc::new(StopSignal::default());
         let begin = |user: &'static User| {
@@ -134,7 +134,7 @@ fn send(agent: &Agent, user: &User, url: &str) -> Result<(), ureq::Error> {
     answer?.body_mut().read_to_vec().map(drop)
 }
 
-/// Stops all users immediately, even during a pause.
+/// Signal that stops all users immediately, even during a pause.
 #[derive(Debug, Default)]
 struct StopSignal {
     is_set: Mutex<bool>,

@@ -1,10 +1,11 @@
-//! Compares the latency and the processor time of requests to a fleet's rule with requests to an
-//! equal rule that is local to the Envoy.
+//! Compares latency and processor time of requests under a fleet rule with requests under an equal
+//! rule local to the Envoy.
 //!
-//! Bursts to both rules run in random order. They are short enough that leases last from one burst
-//! to the next. If a few keys send all requests, these keys hold tokens. If all keys take turns,
-//! hardly any key holds tokens, so its request waits for a call or is admitted on credit. After
-//! each burst, Envoy's counters show how many of its requests waited.
+//! Bursts under the two rules alternate in random order. The bursts are short enough that leases
+//! last from one burst to the next. If only a few keys send requests, these keys hold tokens
+//! locally. If all keys take turns, most keys hold no tokens, so a request waits for a call of the
+//! relay or is admitted on credit. After each burst under the fleet rule, Envoy's counters show how
+//! many of its requests waited.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -21,14 +22,15 @@ use serde_json::{Value, json};
 use super::rig::{Central, Programs, TIMEOUT, limited, start_all};
 use super::{Size, float, median, of_thousand, percentile, rule, user};
 
-/// Number of connections that send a burst. It is large enough that each worker gets a connection.
+/// Number of connections over which a burst is sent. The number is large enough that each worker
+/// gets a connection.
 const CONNECTIONS: usize = 4;
 /// Number of requests in a burst.
 const BURST: u64 = 200;
-/// Number of busy keys.
+/// Number of keys that send requests in busy traffic.
 const BUSY: u64 = 16;
-/// Pause after a burst, in which the relay's responses arrive. The time to process them therefore
-/// counts for this burst and not for the next one.
+/// Pause after a burst, during which the relay's responses arrive. The time to process these
+/// responses therefore counts towards this burst and not towards the next one.
 const SETTLE: Duration = Duration::from_millis(3);
 
 /// Fleet settings to compare.
@@ -57,22 +59,22 @@ const SETTINGS: [Setting; 3] = [
     },
 ];
 
-/// Keys of requests.
+/// Distribution of requests over the keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Traffic {
-    /// [`BUSY`] keys, chosen from all keys.
+    /// Only [`BUSY`] of the keys send requests.
     Busy,
-    /// Keys take turns.
+    /// All keys send requests in turn.
     Even,
 }
 
-/// Measurements of all bursts to one rule.
+/// Measurements of all bursts under one rule.
 #[derive(Debug, Default)]
 struct Bursts {
     latencies: Vec<Duration>,
-    /// Latencies in bursts in which no request waited.
+    /// Latencies of bursts in which no request waited.
     without_waits: Vec<Duration>,
-    /// Worker time per request in microseconds, by burst.
+    /// Worker time per request in microseconds, one number per burst.
     processor: Vec<f64>,
     waited: u64,
     calls: u64,
@@ -88,7 +90,7 @@ struct Row {
     fleet: Bursts,
 }
 
-/// Measures and prints the results.
+/// Runs the measurement and prints its results.
 pub(super) fn measure(size: Size, programs: &Programs) -> Result<Value> {
     let central = Central::start(programs)?;
     let most = size.keys.iter().max().copied().unwrap_or(0);
@@ -121,16 +123,16 @@ pub(super) fn measure(size: Size, programs: &Programs) -> Result<Value> {
 const ALONE: &str = "/alone";
 const FLEET: &str = "/fleet";
 
-/// Clients of an Envoy, each with a separate connection.
+/// Connections to an Envoy, and the state of the bursts that they send.
 struct Clients<'a> {
     envoy: &'a Envoy,
     connections: Vec<Http>,
     keys: u64,
     traffic: Traffic,
-    /// Numbers of the next request to the local rule and of the next request to the fleet's rule.
+    /// Numbers of the next request under the local rule and of the next request under the fleet
+    /// rule.
     next: [AtomicU64; 2],
-    /// Envoy's counters of held requests and of relay calls, as read after the last burst of
-    /// requests to the fleet's rule.
+    /// Envoy's counters of held requests and of relay calls, as last read.
     counted: [u64; 2],
 }
 
@@ -156,7 +158,7 @@ fn compare(
         alone: Bursts::default(),
         fleet: Bursts::default(),
     };
-    // The size of leases depends on the demand in the last two lease periods.
+    // Warm up: the size of leases depends on the demand in the last two lease periods.
     let (begun, warm) = (now(), Duration::from_millis(setting.lease_ms) * 7 / 2);
     while begun.elapsed() < warm {
         clients.pair(
@@ -176,7 +178,7 @@ fn compare(
 }
 
 impl Clients<'_> {
-    /// Sends a burst to each rule.
+    /// Sends a burst under each rule.
     fn pair(&mut self, is_fleet_first: bool, row: &mut Row) -> Result<()> {
         for is_fleet in [is_fleet_first, !is_fleet_first] {
             let bursts = if is_fleet {
@@ -206,7 +208,7 @@ impl Clients<'_> {
         Ok(())
     }
 
-    /// Returns how many requests waited and how many calls were made since the last call of this
+    /// Returns the numbers of requests that waited and of relay calls since the last call of this
     /// function.
     fn count(&mut self) -> Result<[u64; 2]> {
         let names = ["held", "calls"].map(|name| format!("wasmcustom.loudou.fleet.{name}"));
@@ -261,10 +263,10 @@ impl Clients<'_> {
     }
 }
 
-/// Returns the key of the n-th request.
+/// Returns the number of the key that the n-th request has.
 const fn key(n: u64, keys: u64, traffic: Traffic) -> u64 {
     match traffic {
-        // Spread over all keys.
+        // The busy keys are spread evenly over all keys.
         Traffic::Busy => (n % BUSY) * keys / BUSY,
         Traffic::Even => n % keys,
     }
@@ -278,7 +280,7 @@ fn print_head() {
     );
 }
 
-/// Prints a row, and returns it as JSON.
+/// Prints a row of the table, and returns the row as JSON.
 fn print_row(row: &mut Row) -> Value {
     let requests = u64::try_from(row.fleet.latencies.len()).unwrap_or(u64::MAX);
     let traffic = match row.traffic {

@@ -1,8 +1,8 @@
-//! Measures requests per second, calls, and processor time of Envoys, relay and Valkey, for few and
-//! for many keys.
+//! Measures requests per second, calls, and the processor time of Envoys, relay and Valkey, with
+//! few and with many keys.
 //!
-//! Floods of four kinds run in random order: without a limit, with a rule local to each Envoy, with
-//! a rule of the fleet, and with Envoy's own filter, which calls a service once for each request.
+//! Floods of four kinds run in random order: without a limit, under a rule local to each Envoy,
+//! under a fleet rule, and with Envoy's own filter, which calls a service once per request.
 
 use std::thread;
 
@@ -18,11 +18,11 @@ use super::rig::{ASKED_PATH, Central, Programs, SERVICE, TIMEOUT, limited, plain
 use super::{Size, float, median, of_thousand, rule, user};
 use crate::bench::parts::NOWHERE;
 
-/// Keys of a flood.
+/// Keys of the requests in a flood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Keys {
     pub(super) count: u64,
-    /// True if a key with a smaller number is more frequent, as in Zipf's law. False if keys take
+    /// True if keys with smaller numbers occur more often, as in Zipf's law. False if all keys take
     /// turns.
     pub(super) is_skewed: bool,
 }
@@ -47,26 +47,26 @@ impl Keys {
         format!("{}{how}", self.count)
     }
 
-    /// Returns the key of the n-th request.
+    /// Returns the number of the key that the n-th request has.
     fn nth(self, n: u64) -> u64 {
         if !self.is_skewed {
             return n % self.count;
         }
-        // The keys 2 and 3 together get as many requests as key 1, and so do the keys 4 to 7, 8 to
-        // 15, and so on.
+        // Keys 2 and 3 together get as many requests as key 1, as do keys 4 to 7 together, keys 8
+        // to 15 together, and so on.
         let mut random = Random::new(n, 1);
         let octave = 1 << random.between(0, self.count.ilog2().into());
         (octave + random.between(0, octave - 1)) % self.count
     }
 }
 
-/// Kinds of limits that are compared.
+/// Limits that are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Nothing,
     Alone,
     Fleet,
-    /// Envoy's own filter and the service.
+    /// Envoy's own rate limit filter, which calls the service.
     Service,
 }
 
@@ -95,7 +95,8 @@ impl Kind {
         matches!(self, Self::Nothing | Self::Service)
     }
 
-    /// Returns three counters: calls, requests that waited, and requests decided without the engine.
+    /// Returns the names of three counters: calls, requests that waited, and requests decided
+    /// without the engine.
     fn counters(self) -> [String; 3] {
         if self.is_plain() {
             let calls = format!("cluster.{SERVICE}.upstream_rq_total");
@@ -106,24 +107,24 @@ impl Kind {
     }
 }
 
-/// Processes of the measurement.
+/// All processes of the measurement.
 struct Rig {
     limited: Vec<Envoy>,
     plain: Vec<Envoy>,
     central: Central,
 }
 
-/// Results of one flood.
+/// Measurements of one flood.
 #[derive(Debug, Clone, Copy)]
 struct Flood {
     per_second: f64,
-    /// Microseconds per request of all Envoys' workers, of the service that they call, and of
-    /// Valkey.
+    /// Processor time per request in microseconds: of all Envoys' workers, of the relay or service,
+    /// and of Valkey.
     processor: [f64; 3],
     counts: [u64; 3],
 }
 
-/// Measured numbers of a kind with some keys.
+/// Measurements of one kind of limit with one set of keys.
 #[derive(Debug)]
 struct Row {
     envoys: usize,
@@ -147,8 +148,8 @@ impl Row {
         })
     }
 
-    /// Numbers of calls, of requests that waited, and of requests that were decided locally, per
-    /// thousand.
+    /// Returns, per thousand requests, the numbers of calls, of requests that waited, and of
+    /// requests decided locally.
     fn counts(&self, size: Size) -> [f64; 3] {
         let floods = u64::try_from(self.floods.len()).unwrap_or(u64::MAX);
         [0, 1, 2].map(|part| {
@@ -159,7 +160,7 @@ impl Row {
     }
 }
 
-/// Measures and prints the results.
+/// Runs the measurement and prints its results.
 pub(super) fn measure(size: Size, programs: &Programs) -> Result<Value> {
     let mut rows = Vec::new();
     for &envoys in size.envoys {
@@ -169,7 +170,7 @@ pub(super) fn measure(size: Size, programs: &Programs) -> Result<Value> {
     Ok(print(&rows, size))
 }
 
-/// Measures with this many Envoys.
+/// Measures all kinds of limits with this many Envoys.
 fn behind(envoys: usize, size: Size, programs: &Programs) -> Result<Vec<Row>> {
     let rig = Rig::start(envoys, size, programs)?;
     let keys = size.flood_keys.iter();
@@ -214,7 +215,7 @@ impl Rig {
             plain: start_all(&each, |()| plain(&central, programs))?,
             central,
         };
-        // Warms up, so that every key has its bucket in every Envoy.
+        // Warm up, so that every key has a bucket in every Envoy.
         for kind in [Kind::Alone, Kind::Fleet] {
             rig.send(kind, Keys::even(most), (0, most))?;
         }
@@ -239,7 +240,8 @@ impl Rig {
         Ok(counts)
     }
 
-    /// Returns the seconds for all Envoys' workers, the service that they call, and Valkey.
+    /// Returns the processor time in seconds of all Envoys' workers, of the relay or service, and
+    /// of Valkey.
     fn processor(&self, kind: Kind) -> Result<[f64; 3]> {
         let mut of_envoys = 0.0;
         for envoy in self.envoys(kind) {
@@ -255,11 +257,10 @@ impl Rig {
         Ok([of_envoys, asked, valkey])
     }
 
-    /// Measures a flood, starting with the n-th request.
+    /// Measures a flood, whose requests are numbered from `n`.
     fn flood(&self, row: &Row, size: Size, n: u64) -> Result<Flood> {
         let (kind, envoys) = (row.kind, u64::try_from(row.envoys)?);
-        // The size of leases depends on the preceding demand, so the flood starts with unmeasured
-        // requests.
+        // Warm up with unmeasured requests: the size of leases depends on the preceding demand.
         self.send(kind, row.keys, (n, size.flood_before / envoys))?;
         let counted = self.counts(kind)?;
         let spent = self.processor(kind)?;
@@ -282,7 +283,7 @@ impl Rig {
         })
     }
 
-    /// Sends this many requests to each Envoy, to all Envoys in parallel, starting with the n-th.
+    /// Sends `each` requests to every Envoy in parallel; the requests are numbered from `first`.
     fn send(&self, kind: Kind, keys: Keys, (first, each): (u64, u64)) -> Result<()> {
         thread::scope(|scope| {
             let send = |(envoy, begin): (&Envoy, u64)| {
@@ -304,9 +305,9 @@ impl Rig {
     }
 }
 
-// Tables of the measured numbers, and of the saving by leases.
+// Tables of the measurements, and of the savings that leases bring.
 
-/// Rows with equal Envoys and keys, by kind.
+/// Rows with the same number of Envoys and the same keys, one for each kind of limit.
 #[derive(Clone, Copy)]
 struct Four<'a> {
     nothing: &'a Row,
@@ -317,7 +318,7 @@ struct Four<'a> {
 
 /// Prints both tables, and returns all rows as JSON.
 fn print(rows: &[Row], size: Size) -> Value {
-    // Kinds follow each other in the order in which they were created.
+    // Rows are created in the order of `KINDS`, so each chunk contains one row per kind.
     let all: Vec<Four<'_>> = rows
         .chunks_exact(KINDS.len())
         .filter_map(|rows| match rows {
@@ -423,7 +424,7 @@ mod tests {
         let all: Vec<u64> = (0..10_000).map(|n| keys.nth(n)).collect();
         assert!(all.iter().all(|key| *key < 1_000));
         let share = |most| all.iter().filter(|key| **key <= most).count();
-        // Each of ten octaves gets a tenth.
+        // Each of the ten octaves gets a tenth of the requests.
         assert!((800..1_200).contains(&share(1)), "{}", share(1));
         assert!((4_700..5_300).contains(&share(31)), "{}", share(31));
         assert_eq!(Keys::even(10).nth(25), 5);

@@ -1,38 +1,38 @@
-//! Budgets for the request costs of each scenario, in `budgets.json`, and their comparison with
-//! measured costs.
+//! Budgets for the request costs of each scenario, stored in `budgets.json`, and the comparison of
+//! measured costs with them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, Result};
 use serde_json::{Map, Value, json};
 
-/// Path of the budget file, from the workspace root.
+/// Path of the budget file, relative to the workspace root.
 pub(super) const FILE: &str = "xtask/src/bench/instructions/budgets.json";
-/// Tolerance of a budget, in percent, above and below. A change of the compiler or of unrelated
-/// code moves a count by some instructions.
+/// Tolerance above and below a budget, in percent. Changes of the compiler or of unrelated code
+/// shift a count by some instructions.
 const TOLERANCE_PERCENT: u64 = 2;
 
-/// Costs of a scenario's requests.
+/// Request costs in a scenario.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Cost {
     /// Number of instructions per request.
     pub(super) instructions: u64,
-    /// Number of calls per host function, for all counted requests, because some requests skip some
-    /// calls.
+    /// Number of calls of each host function in all counted requests together, because some calls
+    /// do not occur in every request.
     pub(super) calls: BTreeMap<String, u64>,
 }
 
-/// A scenario and its request costs.
+/// A scenario and its measured request costs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) scenario: String,
     pub(super) cost: Cost,
 }
 
-/// Budgets by scenario.
+/// Budgets, keyed by scenario.
 pub(super) type Budgets = BTreeMap<String, Cost>;
 
-/// Reads the budget file that was compiled into this program.
+/// Returns the budgets from the budget file that was compiled into this program.
 pub(super) fn read() -> Result<Budgets> {
     parse(include_str!("budgets.json")).context(FILE)
 }
@@ -73,7 +73,8 @@ pub(super) fn as_file(found: &[Found]) -> Result<String> {
     Ok(format!("{}\n", serde_json::to_string_pretty(&file)?))
 }
 
-/// Describes differences between measured costs and budgets. Returns nothing if there are none.
+/// Describes the differences between measured costs and budgets. The list is empty if there are no
+/// differences.
 pub(super) fn problems(found: &[Found], budgets: &Budgets) -> Vec<String> {
     let mut problems = Vec::new();
     for Found { scenario, cost } in found {
@@ -113,8 +114,7 @@ fn instructions(found: &Cost, budget: &Cost) -> Option<String> {
     })
 }
 
-/// Host calls have no tolerance, because each is part of the design, and costs more than many
-/// instructions.
+/// Host calls have no tolerance: each call is deliberate, and costs more than many instructions.
 fn calls(found: &Cost, budget: &Cost) -> Option<String> {
     if found.calls == budget.calls {
         return None;
@@ -157,8 +157,8 @@ mod tests {
         }]
     }
 
-    /// Returns the differences to a budget of 1 000 instructions and one call of each of two
-    /// functions.
+    /// Compares these costs with a budget of 1 000 instructions and one call of each of two
+    /// functions per request.
     fn compared(instructions: u64, calls: &[(&str, u64)]) -> String {
         let of = found(1_000, &[("clock", 1_000), ("get", 1_000)]);
         let budgets = of.into_iter().map(|found| (found.scenario, found.cost));

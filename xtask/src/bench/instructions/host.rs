@@ -1,6 +1,6 @@
-//! A proxy-wasm host like Envoy with a single worker, but with equal answers in every run. Its
-//! clock moves only when a scenario moves it, its random bytes are fixed, and it lacks Envoy
-//! features that no scenario needs.
+//! A deterministic proxy-wasm host that imitates an Envoy with a single worker. Its clock advances
+//! only when a scenario advances it, its random bytes are fixed, and it lacks features of Envoy
+//! that no scenario needs.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use loudou_store::memory::MemoryStore;
 use loudou_store::{SharedData as _, StoreFailed, Written};
 use wasmi::{AsContextMut as _, Caller, Engine, Extern, ExternType, Linker, Memory, Module, Val};
 
-/// Status codes of host functions.
+/// Status codes that host functions return.
 const OK: u32 = 0;
 const NOT_FOUND: u32 = 1;
 const CAS_MISMATCH: u32 = 8;
@@ -21,32 +21,32 @@ const MONOTONIC: u32 = 1;
 /// Lowest log level that indicates a problem.
 const WARN: u32 = 3;
 
-/// Wall clock when the monotonic clock is zero. The time is in 2023.
+/// Wall-clock time at which the monotonic clock reads zero.
 const WALL: Nanos = Nanos::from_secs(1_700_000_000);
 const RANDOM: u8 = 7;
-/// Number of the connection of all requests.
+/// Connection number that all requests have.
 const CONNECTION: u64 = 1;
 
-/// State that the guest can read, and results of the guest's calls.
+/// State that the guest can read, and records of the guest's calls.
 #[derive(Debug)]
 pub(super) struct Host {
     pub(super) now: Nanos,
-    /// Headers of the current request, with names in lower case.
+    /// Headers of the current request; names are in lower case.
     pub(super) headers: Vec<(String, String)>,
     pub(super) configuration: Vec<u8>,
-    /// Number of the guest's calls of each function.
+    /// Number of calls that the guest has made to each host function.
     pub(super) calls: BTreeMap<String, u64>,
-    /// Status of the guest's answer to the current request.
+    /// Status of the response that the guest has sent to the current request.
     pub(super) answered: Option<u32>,
     pub(super) log: Vec<String>,
-    /// True if the log has a warning or an error.
+    /// True if the guest has logged a warning or an error.
     pub(super) has_warned: bool,
     shared: MemoryStore,
     metrics: Vec<(Vec<u8>, u64)>,
 }
 
 impl Host {
-    /// Creates a host that has only this plugin configuration.
+    /// Creates a host with this plugin configuration and an otherwise empty state.
     pub(super) const fn new(configuration: Vec<u8>, now: Nanos) -> Self {
         Self {
             now,
@@ -62,10 +62,10 @@ impl Host {
     }
 }
 
-/// A host function, which returns a status.
+/// A host function, which returns a status code.
 type Function = fn(&mut Call<'_>) -> Result<u32>;
 
-/// All functions that the module imports.
+/// Links all functions that the module imports.
 pub(super) fn linker(engine: &Engine, module: &Module) -> Result<Linker<Host>> {
     let mut linker = Linker::new(engine);
     for import in module.imports() {
@@ -106,7 +106,7 @@ fn function(name: &str) -> Function {
         "proxy_record_metric" => |call| call.record_metric(),
         "proxy_get_metric" => |call| call.get_metric(),
         "proxy_send_local_response" => |call| call.answer(),
-        // The scenarios do not use the results of these calls.
+        // No scenario uses the results of these calls.
         "proxy_set_tick_period_milliseconds"
         | "proxy_add_header_map_value"
         | "proxy_replace_header_map_value"
@@ -279,7 +279,7 @@ impl Call<'_> {
         Ok(OK)
     }
 
-    /// Returns the argument at this index, which is a number or an address.
+    /// Returns the 32-bit argument at this index, which is a number or an address.
     fn word(&self, place: usize) -> Result<u32> {
         match self.inputs.get(place) {
             Some(Val::I32(word)) => Ok(word.cast_unsigned()),
@@ -294,8 +294,8 @@ impl Call<'_> {
         }
     }
 
-    /// Returns the bytes whose address is the argument at this index and whose length is the next
-    /// argument.
+    /// Returns the bytes at the address in the argument at this index; the next argument is their
+    /// length.
     fn bytes(&self, place: usize) -> Result<Vec<u8>> {
         let from = usize::try_from(self.word(place)?)?;
         let to = from.saturating_add(usize::try_from(self.word(place + 1)?)?);
@@ -305,7 +305,7 @@ impl Call<'_> {
             .to_vec())
     }
 
-    /// Writes to the address in the argument at this index.
+    /// Writes bytes to the address in the argument at this index.
     fn write(&mut self, place: usize, bytes: &[u8]) -> Result<u32> {
         let at = self.word(place)?;
         self.write_at(at, bytes)
@@ -323,9 +323,9 @@ impl Call<'_> {
         memory.and_then(Extern::into_memory).context("no memory")
     }
 
-    /// Passes bytes to the guest in memory that the guest allocates. Their address and length are
-    /// written to the addresses in this argument and the next. Like Envoy, it allocates nothing for
-    /// zero bytes.
+    /// Copies bytes into memory that the guest allocates. Then writes their address and length to
+    /// the addresses in the argument at this index and in the next argument. Like Envoy, does not
+    /// allocate memory for zero bytes.
     fn give(&mut self, bytes: &[u8], place: usize) -> Result<u32> {
         let size = u32::try_from(bytes.len())?;
         let mut at = 0;
@@ -342,8 +342,8 @@ impl Call<'_> {
     }
 }
 
-/// Encodes headers in the ABI's format: the count, the lengths of all names and values, then all
-/// texts, each with a final NUL.
+/// Encodes headers in the ABI's format: the number of headers, the lengths of all names and values,
+/// and then the names and values, each followed by a NUL.
 fn serialized(headers: &[(String, String)]) -> Result<Vec<u8>> {
     let length = |text: &str| Ok::<_, anyhow::Error>(u32::try_from(text.len())?.to_le_bytes());
     let mut lines = u32::try_from(headers.len())?.to_le_bytes().to_vec();

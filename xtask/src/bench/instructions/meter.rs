@@ -1,25 +1,26 @@
-//! Rewrites a module so that it counts its executed instructions. It adds to a new global before
-//! each run of instructions that contains neither a jump nor a jump target.
+//! Rewrites a wasm module so that it counts the instructions that it executes. Before each basic
+//! block (a run of instructions without a jump or a jump target), it inserts code that adds the
+//! number of the block's instructions to a new global.
 //!
-//! The fuel of an interpreter is no alternative. Wasmi charges a whole function body on entry,
-//! whichever part of it then runs. So a branch that is never taken would cost fuel, and a branch
-//! that saves work would save none.
+//! An interpreter's fuel counter would not be precise enough. On entry to a function, wasmi charges
+//! fuel for the whole function body, whichever part of it then runs. A branch that is never taken
+//! would therefore cost fuel, and an early return would save none.
 //!
-//! Only the sections for globals, exports and code are rewritten. All indices stay valid, because
-//! the new global is the last one.
+//! Only the global, export and code sections are rewritten. All existing indices stay valid,
+//! because the new global is the last one.
 
 use std::ops::Range;
 
 use anyhow::{Context as _, Result};
 use wasmparser::{FunctionBody, Operator, Parser, Payload, TypeRef};
 
-/// Name under which the module exports its count, an i64.
+/// Name under which the module exports the counter, an i64 global.
 pub(super) const COUNT: &str = "loudou_instructions";
 
 const EXPORTS: u8 = 7;
 const CODE: u8 = 10;
 const OF_GLOBALS: u8 = 6;
-/// Byte after an export's name, which shows that it is a global.
+/// Byte after the name of an export that marks the export as a global.
 const GLOBAL: u8 = 3;
 const I64: u8 = 0x7e;
 const MUTABLE: u8 = 1;
@@ -29,7 +30,7 @@ const GLOBAL_GET: u8 = 0x23;
 const GLOBAL_SET: u8 = 0x24;
 const END: u8 = 0x0b;
 
-/// Returns the module with the counter.
+/// Returns the module with the counter added.
 pub(super) fn metered(module: &[u8]) -> Result<Vec<u8>> {
     let mut out = part(module, &(0..8))?.to_vec();
     let global = count_globals(module)?;
@@ -69,7 +70,7 @@ pub(super) fn metered(module: &[u8]) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Returns the number of globals, which is the index of the next global.
+/// Returns the number of globals, which is also the index of the next global.
 fn count_globals(module: &[u8]) -> Result<u32> {
     let mut own = None;
     let mut imported = 0;
@@ -84,7 +85,7 @@ fn count_globals(module: &[u8]) -> Result<u32> {
             _ => {}
         }
     }
-    // Every Rust module has its stack pointer there.
+    // Every Rust module has this section, because its stack pointer is a global.
     Ok(imported + own.context("the module has no section of globals")?)
 }
 
@@ -109,7 +110,8 @@ fn metered_body(module: &[u8], body: &FunctionBody<'_>, global: u32) -> Result<V
     Ok(out)
 }
 
-/// Returns true if an instruction has an effect. The other instructions only structure the code.
+/// Returns true if an instruction has an effect when it is executed. Other instructions only
+/// structure the code.
 const fn does_work(operator: &Operator<'_>) -> bool {
     !matches!(
         operator,
@@ -121,8 +123,7 @@ const fn does_work(operator: &Operator<'_>) -> bool {
     )
 }
 
-/// Returns true if this instruction and the next may run separately, because of a jump or its
-/// target.
+/// Returns true if this instruction ends a basic block, because it is a jump or a jump target.
 const fn is_jump_or_target(operator: &Operator<'_>) -> bool {
     matches!(
         operator,
@@ -140,7 +141,7 @@ const fn is_jump_or_target(operator: &Operator<'_>) -> bool {
     )
 }
 
-/// Appends the code that adds to the global.
+/// Appends code that adds `executed` to the global.
 fn add(out: &mut Vec<u8>, global: u32, executed: u64) {
     if executed > 0 {
         out.push(GLOBAL_GET);
@@ -176,8 +177,8 @@ fn part<'a>(module: &'a [u8], range: &Range<u64>) -> Result<&'a [u8]> {
     part.with_context(|| format!("the module ends within bytes {range:?}"))
 }
 
-/// Encodes a number as unsigned LEB128: 7 bits per byte, and a continuation bit on all bytes but
-/// the last.
+/// Encodes a number as unsigned LEB128: 7 bits per byte, with the continuation bit set on all bytes
+/// but the last.
 fn leb(mut number: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     loop {
@@ -191,7 +192,7 @@ fn leb(mut number: u64) -> Vec<u8> {
     }
 }
 
-/// Encodes a number as signed LEB128, in which bit 6 of the last byte is the sign.
+/// Encodes a non-negative number as signed LEB128, in which bit 6 of the last byte is the sign.
 fn signed_leb(number: u64) -> Vec<u8> {
     let mut bytes = leb(number);
     if let Some(last) = bytes.last_mut()
@@ -208,8 +209,8 @@ mod tests {
     use super::*;
     use wasmi::{Engine, Linker, Module, Store};
 
-    /// Returns a module with a function `f` that counts down from its parameter. For zero it leaves
-    /// its block immediately.
+    /// Body of the function `f`, which counts down from its parameter. For zero, the function
+    /// leaves its block immediately.
     const COUNTDOWN: &[u8] = &[
         0, // no locals
         0x02, 0x40, // block

@@ -1,5 +1,5 @@
-//! Measures costs that a request's processor time does not show: memory, start time, and latency at
-//! a fixed rate.
+//! Measures costs other than the processor time of a request: memory, start time, and latency at a
+//! fixed rate.
 
 use std::fs;
 use std::thread;
@@ -15,11 +15,11 @@ use super::rows::{EMPTY, Limits, Modules, PER_USER, PLAIN, Row};
 use super::{Measured, request, start};
 use crate::bench::{median, percentile};
 
-/// Requests per second at a fixed rate, and the number of connections, which take turns.
+/// Request rate in requests per second, and the number of connections, which send in turn.
 const RATE: u64 = 2_000;
 const CLIENTS: u64 = 8;
 
-/// Sends a request for each user to each row, and prints the memory per bucket in rows with many
+/// Sends one request per user to each row, and prints the memory per bucket for rows with many
 /// users.
 pub(super) fn fill(envoy: &Envoy, measured: &[Measured]) -> Result<Value> {
     let mut found = Vec::new();
@@ -39,7 +39,7 @@ pub(super) fn fill(envoy: &Envoy, measured: &[Measured]) -> Result<Value> {
     Ok(Value::Array(found))
 }
 
-/// Returns the memory of a process that is not swapped out.
+/// Returns the resident memory of a process in bytes.
 fn resident_bytes(process: u32) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status"))?;
     let mut lines = status.lines();
@@ -48,7 +48,7 @@ fn resident_bytes(process: u32) -> Result<u64> {
     Ok(kib.context("no resident memory")? << 10)
 }
 
-/// Prints the latency at a fixed rate, measured from the instant at which a request was due.
+/// Prints the latency at a fixed rate, measured from the time at which each request was due.
 pub(super) fn at_a_rate(measured: &[Measured], seconds: u64) -> Result<Value> {
     println!(
         "\n| latency at {RATE} requests/s, µs | p50 | p99 | p99.9 |\n| --- | ---: | ---: | ---: |"
@@ -97,8 +97,8 @@ fn send_at_a_rate(row: &Measured, seconds: u64) -> Result<Vec<Duration>> {
     Ok(parts?.concat())
 }
 
-/// Prints the additional start time and processor time of an Envoy with a filter, compared with an
-/// Envoy without it. Starts of both kinds take turns.
+/// Prints how much start time and processor time each filter adds to a start of Envoy. Starts with
+/// and without filters alternate.
 pub(super) fn starts(count: usize, modules: &Modules) -> Result<Value> {
     let rows = super::rows::all(&[], modules.other.is_some());
     let none = Row::clone(rows.first().context("a row without a filter")?);
@@ -127,10 +127,10 @@ pub(super) fn starts(count: usize, modules: &Modules) -> Result<Value> {
     Ok(found.collect())
 }
 
-/// Start of an Envoy with some listeners, until it serves them.
+/// Costs of a start of Envoy, until all listeners are ready.
 struct Start {
     ms: f64,
-    /// Processor time of all its threads.
+    /// Processor time of all threads of the Envoy.
     cpu_ms: f64,
 }
 
@@ -145,9 +145,9 @@ impl Start {
     }
 }
 
-/// Returns the smallest number. Other programs on the machine only add processor time to a start,
-/// so the smallest of several starts is the best estimate. For differences between two starts the
-/// minimum would be too small.
+/// Returns the minimum. Other programs on the machine can only increase the processor time of a
+/// start, so the minimum of several starts is the best estimate. The minimum of differences between
+/// two starts, however, would be too small.
 fn least(numbers: Vec<f64>) -> f64 {
     numbers.into_iter().min_by(f64::total_cmp).unwrap_or(0.0)
 }

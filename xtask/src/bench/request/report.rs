@@ -6,7 +6,7 @@ use super::Measured;
 use super::rows::{EMPTY, PER_USER};
 use crate::bench::{median, quiet};
 
-/// Prints the table, and returns its numbers.
+/// Prints the table, and returns its numbers as JSON.
 pub(super) fn rows(measured: &[Measured]) -> Value {
     println!(
         "\n| requests through | µs, median | quiet | over the empty filter | × local_ratelimit per user |\n\
@@ -36,7 +36,7 @@ pub(super) fn rows(measured: &[Measured]) -> Value {
         .collect()
 }
 
-/// Returns the median of `compare` over pairs of numbers from equal rounds in two rows.
+/// Returns the median of `compare` over pairs of samples, each from the same round of two rows.
 fn paired(own: &[f64], other: &[f64], compare: impl Fn(f64, f64) -> f64) -> f64 {
     let pairs = own.iter().zip(other);
     median(pairs.map(|(own, other)| compare(*own, *other)).collect())

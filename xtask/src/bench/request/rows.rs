@@ -1,4 +1,4 @@
-//! Listeners that are measured together.
+//! Defines the rows of the benchmark: listeners with different filters.
 
 use std::path::{Path, PathBuf};
 
@@ -7,59 +7,60 @@ use serde_json::{Value, json};
 
 use crate::bench::parts::{TYPE, answer, listener, route, router};
 
-/// Limits that refuse no request.
+/// Capacity of a limit that never refuses a request in a benchmark.
 const NEVER: u64 = 1_000_000;
-/// Tokens for Envoy's own filter that no row exhausts.
+/// Number of tokens for Envoy's own filter that no row exhausts.
 const MANY: u64 = 4_000_000_000;
 /// Number of users in most rows.
 const USERS: u64 = 1_000;
 
-/// Limiter of a listener's requests.
+/// The filter that limits the requests of a row.
 #[derive(Debug, Clone)]
 pub(in crate::bench) enum Limits {
     Nothing,
-    /// Envoy's own filter, with one bucket or with one bucket per user, and its tokens per day.
+    /// Envoy's own filter with this number of tokens per day, either in a single bucket or in one
+    /// bucket per user.
     Native {
         per_user: bool,
         tokens: u64,
     },
-    /// An example in `tests/floor`.
+    /// A filter from the examples in `tests/floor`.
     Floor(&'static str),
-    /// Loudou with these rules, in this build.
+    /// This build of Loudou with these rules.
     Loudou {
         rules: Value,
         build: Build,
     },
 }
 
-/// A build of Loudou.
+/// Builds of Loudou that are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::bench) enum Build {
     Wasm,
-    /// The build to compare with.
+    /// The build from the option `--compare`.
     Other,
     /// The native module.
     Native,
 }
 
-/// A listener and its requests.
+/// A listener, and the requests that are sent to it.
 #[derive(Debug, Clone)]
 pub(in crate::bench) struct Row {
     pub(in crate::bench) name: String,
     pub(in crate::bench) limits: Limits,
     pub(in crate::bench) users: u64,
-    /// Status of the answer to each request.
+    /// Expected status of the response to each request.
     pub(in crate::bench) status: u16,
 }
 
-/// Row that all others are compared with.
+/// Row with the empty filter, from which the differences of all rows are computed.
 pub(super) const EMPTY: &str = "an empty filter, SDK";
-/// Row that ratios refer to.
+/// Row with Envoy's own filter, to which the ratios of all rows are computed.
 pub(super) const PER_USER: &str = "Envoy's local_ratelimit, per user";
-/// Row with one rule that admits.
+/// Row in which one rule admits every request.
 pub(super) const PLAIN: &str = "Loudou, one rule, admitted";
 
-/// Modules to measure.
+/// Files of the filters to measure.
 #[derive(Debug)]
 pub(super) struct Modules {
     pub(super) loudou: PathBuf,
@@ -85,7 +86,8 @@ impl Row {
         Self::new(&format!("Loudou, {name}"), limits)
     }
 
-    /// Returns the row for another build, with this name in place of Loudou's.
+    /// Returns the same row for another build of Loudou, with `name` in place of `Loudou` in the
+    /// row's name.
     fn of(&self, other: Build, name: &str) -> Self {
         let mut row = self.clone();
         row.name = row.name.replacen("Loudou", name, 1);
@@ -95,7 +97,7 @@ impl Row {
         row
     }
 
-    /// Returns the row's filters, which precede the answering filter.
+    /// Returns the row's filters; the filter that answers the requests follows them.
     fn filters(&self, id: &str, modules: &Modules) -> Vec<Value> {
         match &self.limits {
             Limits::Nothing => Vec::new(),
@@ -111,8 +113,8 @@ impl Row {
                     Build::Native => ("", "loudou", Some(&modules.native)),
                 };
                 let path: &Path = file.unwrap_or(&modules.loudou);
-                // Keys are assigned to pages at random. Without spare room, full pages would evict
-                // buckets.
+                // Keys are assigned to pages at random. Without spare capacity, keys in full pages
+                // would evict each other's buckets.
                 let buckets = (self.users * 13 / 10).max(65_536);
                 let store = json!({ "namespace": id, "buckets": buckets });
                 let file = json!({ "version": 1, "store": store, "rules": rules });
@@ -121,7 +123,7 @@ impl Row {
         }
     }
 
-    /// Returns a listener of this name through which the row's requests pass.
+    /// Returns the row's listener, with `id` as its name.
     pub(super) fn listener(&self, id: &str, modules: &Modules) -> Value {
         let mut filters = self.filters(id, modules);
         filters.extend([answer(), router()]);
@@ -129,7 +131,7 @@ impl Row {
     }
 }
 
-/// Returns all rows. With `many`, also returns rows with many users.
+/// Returns all rows. For each number in `many`, also returns a row of Loudou with this many users.
 pub(super) fn all(many: &[u64], is_beside_other: bool) -> Vec<Row> {
     let mut rows = vec![
         Row::new("no filter", Limits::Nothing),
@@ -171,7 +173,8 @@ pub(super) fn all(many: &[u64], is_beside_other: bool) -> Vec<Row> {
     rows
 }
 
-/// Envoy's own filter with one token per day for all users.
+/// Returns a row in which Envoy's own filter refuses requests: it has one token per day for all
+/// users.
 fn refused_natively() -> Row {
     let limits = Limits::Native {
         per_user: false,
@@ -223,7 +226,8 @@ pub(in crate::bench) fn loudou(many: &[u64]) -> Vec<Row> {
             "a limit that may hold",
             json!([rule("holds", json!({ "limits": [waiting()] }))]),
         ),
-        // No upstream receives the request, so the whole reservation returns at its end.
+        // No upstream receives the request, so the whole reservation is returned when the request
+        // ends.
         Row::loudou(
             "a cost settled at the end",
             json!([rule(
@@ -247,7 +251,8 @@ pub(in crate::bench) fn loudou(many: &[u64]) -> Vec<Row> {
     rows
 }
 
-/// Returns a rule by user for all requests, with these fields.
+/// Returns a rule that has one bucket per user and matches all requests; `fields` replaces its
+/// defaults.
 fn rule(name: &str, fields: Value) -> Value {
     let mut rule = json!({
         "name": name, "key": [{ "header": "x-user-id" }],
@@ -268,7 +273,7 @@ fn four_limits() -> Value {
     json!([rule("four", json!({ "limits": limits }))])
 }
 
-/// Returns a limit that would hold a request for a second.
+/// Returns a limit that would hold an excess request for up to a second.
 fn waiting() -> Value {
     let mut limit = limit("waits", NEVER, "1000000/s");
     if let Some(limit) = limit.as_object_mut() {
@@ -277,7 +282,7 @@ fn waiting() -> Value {
     limit
 }
 
-/// Returns rules for other paths.
+/// Returns rules that match only other paths.
 fn elsewhere(count: usize) -> Value {
     let other = |number| {
         let path = json!({ "prefix": format!("/elsewhere-{number}") });
@@ -286,7 +291,7 @@ fn elsewhere(count: usize) -> Value {
     (0..count).map(other).collect()
 }
 
-/// Returns these rules, followed by the plain rule.
+/// Appends the plain rule to these rules.
 fn with_plain(mut rules: Value) -> Value {
     if let Some(rules) = rules.as_array_mut() {
         rules.push(rule("plain", json!({})));
@@ -307,7 +312,7 @@ fn native(per_user: bool, tokens: u64) -> Value {
         let user =
             json!({ "request_headers": { "header_name": "x-user-id", "descriptor_key": "user" } });
         config.insert("rate_limits".to_owned(), json!([{ "actions": [user] }]));
-        // Every key value has a separate bucket.
+        // Each value of the key gets its own bucket.
         let descriptor = json!({ "entries": [{ "key": "user" }], "token_bucket": bucket });
         config.insert("descriptors".to_owned(), json!([descriptor]));
         config.insert("max_dynamic_descriptors".to_owned(), json!(100_000));

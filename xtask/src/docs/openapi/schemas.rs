@@ -1,5 +1,5 @@
-//! Collects the schemas of answers from their types, and the schemas of rules from the grammar of
-//! rule files.
+//! Collects the schemas of responses from their Rust types, and the schemas of rules from the
+//! grammar of rule files.
 
 use std::borrow::Cow;
 
@@ -10,34 +10,34 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-/// Location of schemas in the document.
+/// Location of schemas in the `OpenAPI` document.
 const PLACE: &str = "#/components/schemas/";
-/// Prefix for names of the rule file's definitions in this document.
+/// Prefix for the names of definitions that come from the schema of rule files.
 const FILE: &str = "file.";
 
-/// Schemas used so far.
+/// Schemas that the document has used so far.
 #[derive(Debug)]
 pub(super) struct Schemas {
     generator: SchemaGenerator,
-    /// Definitions of rule files.
+    /// Definitions in the schema of rule files.
     file: Map<String, Value>,
 }
 
-/// Body of a rule edit.
+/// Schema name: request body of a rule edit.
 pub(super) const EDIT: &str = "RuleEdit";
-/// Body of an override edit.
+/// Schema name: request body of an override edit.
 pub(super) const OVERRIDE: &str = "Override";
-/// Body of an explanation.
+/// Schema name: request body of an explain call.
 pub(super) const SAMPLE: &str = "Sample";
 /// Active rules.
 pub(super) const EXPORT: &str = "Export";
 
-/// Returns a reference to the schema with this name.
+/// Returns a reference to the schema with this name in the document.
 pub(super) fn at(name: &str) -> Value {
     json!({ "$ref": format!("{PLACE}{name}") })
 }
 
-/// Defines a type whose JSON has another schema.
+/// Defines a Rust type that refers to another schema in the document.
 macro_rules! stands_for {
     ($(#[$about:meta])* $name:ident, $place:expr) => {
         $(#[$about])*
@@ -61,11 +61,11 @@ macro_rules! stands_for {
 }
 
 stands_for! {
-    /// A rule, as in a rule file.
+    /// Stands for a rule in the format of rule files.
     RuleJson, "file.rule"
 }
 stands_for! {
-    /// The body of an edit.
+    /// Stands for the body of a rule edit.
     EditJson, EDIT
 }
 
@@ -85,7 +85,7 @@ impl Schemas {
         }
     }
 
-    /// Returns the schema of a type.
+    /// Returns the schema of a Rust type.
     pub(super) fn of<T: JsonSchema>(&mut self) -> Value {
         self.generator.subschema_for::<T>().to_value()
     }
@@ -94,7 +94,7 @@ impl Schemas {
         self.of::<ProblemAnswer<RuleJson, EditJson>>()
     }
 
-    /// Returns all schemas that the document refers to.
+    /// Returns all schemas to which the document refers.
     pub(super) fn into_definitions(mut self) -> Result<Map<String, Value>> {
         let mut all = self.generator.take_definitions(true);
         let edit = self.edit_schema()?;
@@ -116,7 +116,7 @@ impl Schemas {
         Ok(all)
     }
 
-    /// Returns the parts of a rule that an edit may replace.
+    /// Returns the schema of a rule edit, with the fields of a rule that an edit may replace.
     fn edit_schema(&self) -> Result<Value> {
         let rule = self.file.get("rule").context("no schema of a rule")?;
         let mut properties = Map::new();
@@ -144,7 +144,7 @@ impl Schemas {
     }
 }
 
-/// Returns the schema of a request to explain, in which every field is optional.
+/// Returns the schema of a request to explain; every field is optional.
 fn sample_schema() -> Value {
     let text = json!({ "type": "string" });
     let field = |name: &&str| {
@@ -165,8 +165,8 @@ fn sample_schema() -> Value {
     })
 }
 
-/// Returns the schema of a rule file or of a page. A page has a `next_cursor`, so that no reader
-/// mistakes it for the whole file.
+/// Returns the schema of an export: a complete rule file or one page of it. A page has the field
+/// `next_cursor`, so that no reader mistakes a page for the whole file.
 fn export_schema() -> Value {
     json!({
         "description": "The rules in force as a rule file, or a page of it, which has a `next_cursor`.",
@@ -181,7 +181,8 @@ fn export_schema() -> Value {
     })
 }
 
-/// Puts descriptions on one line without links, and removes Rust's names of integer types.
+/// Puts each description on one line without doc links, and removes Rust's integer formats such as
+/// `uint32`.
 fn tidy(schema: &mut Value) {
     if let Some(fields) = schema.as_object_mut() {
         let is_of_rust = |format: &Value| format.as_str().is_some_and(|it| it.starts_with("uint"));
@@ -199,7 +200,7 @@ fn tidy(schema: &mut Value) {
     each(schema, &mut tidy);
 }
 
-/// Changes references in a rule file schema to the location of the definitions in this document.
+/// Changes references within a rule file schema to the names of the definitions in this document.
 fn move_refs(schema: &mut Value) {
     if let Some(Value::String(place)) = schema.get_mut("$ref") {
         *place = place.replace("#/$defs/", &format!("{PLACE}{FILE}"));
@@ -215,7 +216,7 @@ fn each(value: &mut Value, act: &mut impl FnMut(&mut Value)) {
     }
 }
 
-/// Removes definitions of the rule file that have no references.
+/// Removes definitions of rule files to which nothing refers.
 fn remove_unused(all: &mut Map<String, Value>) {
     loop {
         let text = Value::Object(all.clone()).to_string();
