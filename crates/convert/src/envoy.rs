@@ -3,6 +3,8 @@
 //! Since 1.31, Envoy refills these buckets continuously, at `tokens_per_fill` per `fill_interval`,
 //! and not in steps.
 
+use std::collections::BTreeSet;
+
 use loudou_limiter::Nanos;
 use serde_json::{Map, Value, json};
 
@@ -96,9 +98,16 @@ pub(crate) fn convert(routes: &Routes, has_service: bool, out: &mut Out) {
             config.name.clone_from(&route.name);
         }
         config.stops = stops;
-        let actions = actions_of(std::slice::from_ref(*route), &config.at, out);
+        let actions = actions_of(&asked(route, routes), &config.at, out);
         config.rules(&actions, out);
     }
+    // Routes that use the configuration of a filter.
+    let is_own = |route: &&Route| route.local.is_some() || route.off.is_some();
+    let hosts = own.iter().filter(|route| route.is_host);
+    let hosts: BTreeSet<Option<usize>> = hosts.map(|host| host.host).collect();
+    let others = routes.all.iter();
+    let others = others.filter(|route| !is_own(route) && !hosts.contains(&route.host));
+    let others: Vec<Route> = others.cloned().collect();
     for filter in filters {
         let mut config = Config::read(filter);
         config.step = routes.step(filter);
@@ -117,7 +126,7 @@ pub(crate) fn convert(routes: &Routes, has_service: bool, out: &mut Out) {
                     .to_owned(),
             ),
         }
-        let actions = actions_of(&routes.all, filter, out);
+        let actions = actions_of(&others, filter, out);
         config.rules(&actions, out);
     }
 }
@@ -140,6 +149,22 @@ fn exempt(name: &str, place: &Place, conditions: &Conditions) -> Rule {
     );
     rule.set("overrides", json!({ "*": "unlimited" }));
     rule
+}
+
+/// Returns the routes whose actions a route's or virtual host's own configuration uses. Routes with
+/// their own configuration do not use the configuration of their virtual host.
+fn asked(own: &Route, routes: &Routes) -> Vec<Route> {
+    let mut own = own.clone();
+    own.rate_limits.append(&mut own.inherited);
+    let Some(first) = own.host.filter(|_| own.is_host) else {
+        return vec![own];
+    };
+    let inner = routes.all.iter().skip(first);
+    let inner = inner.take_while(|route| route.host == own.host && !route.is_host);
+    let inner = inner.filter(|route| route.local.is_none() && route.off.is_none());
+    let mut all: Vec<Route> = inner.cloned().collect();
+    all.push(own);
+    all
 }
 
 /// Returns the actions of a configuration, or else of the routes, with the conditions of a route.

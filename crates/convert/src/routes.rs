@@ -28,6 +28,12 @@ pub(crate) struct Route {
     pub(crate) differences: Vec<String>,
     /// Elements of `rate_limits` that apply to it.
     pub(crate) rate_limits: Vec<At>,
+    /// Elements of `rate_limits` of its virtual host that also apply to it.
+    pub(crate) inherited: Vec<At>,
+    /// Number of its virtual host, which is the index of the first route there.
+    pub(crate) host: Option<usize>,
+    /// True if it is a virtual host.
+    pub(crate) is_host: bool,
     /// Its own configuration of `local_ratelimit`, with a limit.
     pub(crate) local: Option<At>,
     /// Requests to which this configuration applies. They may be more than `conditions`.
@@ -132,6 +138,9 @@ impl Routes {
                             "the rule applies to all routes, and the source patches one route; add `match.route`".to_owned(),
                         ],
                         rate_limits: Vec::new(),
+                        inherited: Vec::new(),
+                        host: None,
+                        is_host: false,
                         local: Some(local),
                         local_conditions: Conditions::default(),
                         off: None,
@@ -154,6 +163,9 @@ impl Routes {
                 conditions: Conditions::default(),
                 differences: Vec::new(),
                 rate_limits: Vec::new(),
+                inherited: Vec::new(),
+                host: None,
+                is_host: false,
                 local,
                 local_conditions: Conditions::default(),
                 off,
@@ -204,11 +216,15 @@ impl Routes {
             rate_limits.extend(own.proto("rate_limits").items());
         }
         let local = own(host, LOCAL);
+        let first = self.all.len();
         let mut whole = Route {
             name: host.proto("name").text().unwrap_or_default(),
             conditions: conditions.clone(),
             differences,
             rate_limits,
+            inherited: Vec::new(),
+            host: Some(first),
+            is_host: true,
             off: off(host, local.as_ref()),
             local: local.filter(has_limit),
             local_conditions: conditions.clone(),
@@ -217,9 +233,8 @@ impl Routes {
         };
         // Routes to which the limits of the virtual host do not apply.
         let mut excluded = Vec::new();
-        let first = self.all.len();
         for route in host.proto("routes").items() {
-            self.route(&route, &conditions, &mut excluded);
+            self.route(&route, (&conditions, &whole), &mut excluded);
         }
         if whole.rate_limits.is_empty() && whole.local.is_none() && whole.off.is_none() {
             return;
@@ -257,7 +272,12 @@ impl Routes {
         }
     }
 
-    fn route(&mut self, route: &At, host: &Conditions, excluded: &mut Vec<Conditions>) {
+    fn route(
+        &mut self,
+        route: &At,
+        (host, whole): (&Conditions, &Route),
+        excluded: &mut Vec<Conditions>,
+    ) {
         let action = route.proto("route");
         let mut rate_limits = action.proto("rate_limits").items();
         let per_route = own(route, PER_ROUTE);
@@ -304,12 +324,21 @@ impl Routes {
         if ignores || !rate_limits.is_empty() && !includes {
             excluded.push(conditions.clone());
         }
+        let inherits = includes || rate_limits.is_empty();
+        let inherited = if inherits {
+            whole.rate_limits.clone()
+        } else {
+            Vec::new()
+        };
         self.all.push(Route {
             name,
             local_conditions: conditions.clone(),
             conditions,
             differences,
             rate_limits,
+            inherited,
+            host: whole.host,
+            is_host: false,
             local,
             off,
             is_service_off,
