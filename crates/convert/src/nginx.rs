@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use serde_json::{Value, json};
 
-use crate::conditions::{escaped, whole};
+use crate::conditions::whole;
 use crate::locations::{
     Host, Key, Location, MAX_LOCATIONS, MAX_SERVERS, MAX_USES, Pattern, Server, Use, add_rules,
 };
@@ -17,10 +17,12 @@ use crate::model::Model;
 use crate::model::nginx::{LimitConn, LimitReq};
 use crate::number::Nginx;
 use crate::out::{Out, Place, Problem, quoted};
+use location::{Scope, has_look_around, nested, path_of, prefix_of};
 use syntax::Directive;
 use variables::Variables;
 
 mod include;
+mod location;
 mod syntax;
 mod variables;
 
@@ -667,121 +669,6 @@ impl Reader {
             differences: vec![LEASE.to_owned()],
         })
     }
-}
-
-/// The level around locations.
-struct Scope<'s, 'a> {
-    level: &'s Level<'a>,
-    parent: Option<&'a Directive>,
-    /// Limits of the parent.
-    uses: &'s [usize],
-    /// True if regular expressions of an outer level can take requests away.
-    has_regex: bool,
-    /// All prefixes of the server.
-    paths: &'s [&'a str],
-    /// Locations of the outer levels, each with the length of the path around this level there.
-    outer: Vec<(usize, &'a Directive)>,
-}
-
-impl Scope<'_, '_> {
-    /// Returns true if an outer location takes all requests of a path in this level. nginx chooses
-    /// the longest prefix of the outer level first, and then looks inside of it.
-    fn takes(&self, location: &Directive) -> bool {
-        let (modifier, exact) = path_of(location);
-        let path = prefix_of(location).unwrap_or(exact);
-        self.outer.iter().any(|(length, outer)| {
-            let is_longer = |prefix: &str| prefix.len() > *length && path.starts_with(prefix);
-            prefix_of(outer).is_some_and(is_longer)
-                || modifier == "=" && path_of(outer) == ("=", exact)
-        })
-    }
-
-    /// Returns the pattern of a location with the regular expressions that nginx tries after it. A
-    /// `^~` excludes the regular expressions of its own level, and a `^~` around it excludes outer
-    /// ones.
-    fn among_regexes(
-        &self,
-        pattern: Pattern,
-        location: &Directive,
-        level: &[Directive],
-        out: &mut Out,
-    ) -> Pattern {
-        let Pattern::Prefix { text, wins } = pattern else {
-            return pattern;
-        };
-        if self.parent.is_none() {
-            return Pattern::Prefix { text, wins };
-        }
-        let is_regex = |one: &Directive| one.name == "location" && path_of(one).0.starts_with('~');
-        let has_own = level.iter().any(is_regex);
-        let has_outer = self.outer.iter().any(|(_, one)| is_regex(one));
-        let (own, outer) = (has_own && !wins, self.has_regex);
-        if has_own && has_outer && own != outer {
-            let message = format!(
-                "{}: nginx tries some regular expressions after it and others not, which a `match` cannot express, so requests may have the limits of other locations here",
-                quoted(&location.text())
-            );
-            out.lost(&location.place, &message);
-        }
-        Pattern::Prefix {
-            text,
-            wins: !own && !outer,
-        }
-    }
-}
-
-/// Returns the modifier of a location, and its path or regular expression. nginx accepts a modifier
-/// without a space after it. Without a modifier, the path is first.
-fn path_of(location: &Directive) -> (&str, &str) {
-    let (first, second) = (location.arg(0), location.arg(1));
-    let joined = ["=", "^~", "~*", "~"].into_iter().find_map(|modifier| {
-        let rest = first.strip_prefix(modifier)?;
-        second.is_empty().then_some((modifier, rest))
-    });
-    joined.unwrap_or((first, second))
-}
-
-/// Returns the text of a location that is a prefix.
-fn prefix_of(location: &Directive) -> Option<&str> {
-    match path_of(location) {
-        ("^~", path) | (path, "") => Some(path),
-        _ => None,
-    }
-}
-
-/// Returns the pattern of a regular expression in a prefix, which only applies to the paths of the
-/// prefix. `None` if a pattern cannot express it.
-fn nested(location: &Directive, parent: &Directive, paths: &[&str]) -> Option<Pattern> {
-    let (modifier, regex) = path_of(location);
-    let (outer, "") = path_of(parent) else {
-        return None;
-    };
-    let mut own = 0_usize;
-    visit(parent.inner(), &mut |inner| {
-        let is_location = inner.name == "location";
-        own = own.saturating_add(usize::from(is_location && prefix_of(inner).is_some()));
-    });
-    let inside = |path: &&&str| path.starts_with(outer) && **path != outer;
-    // Another prefix takes paths away.
-    if paths.iter().filter(inside).count() > own {
-        return None;
-    }
-    let ignores_case = modifier == "~*";
-    if outer == "/" || !regex.contains('|') && regex.starts_with(&format!("^{}", escaped(outer))) {
-        return Some(Pattern::search(regex, ignores_case));
-    }
-    if regex.contains('^') {
-        return None;
-    }
-    match Pattern::search(regex, ignores_case) {
-        Pattern::Regex(regex) => Some(Pattern::Regex(format!("{}(?:{regex})", escaped(outer)))),
-        _ => None,
-    }
-}
-
-fn has_look_around(regex: &str) -> bool {
-    let parts = ["(?=", "(?!", "(?<=", "(?<!", "\\1", "\\2"];
-    parts.iter().any(|part| regex.contains(part))
 }
 
 /// Returns true if a level answers all of its requests itself.
