@@ -122,6 +122,29 @@ fn a_proof_with_differences() {
 }
 
 #[test]
+fn a_proof_of_kong() {
+    let plugin = |policy: &str| {
+        format!(
+            "_format_version: '3.0'\nplugins:\n- name: rate-limiting\n  \
+             config: {{ second: 1, minute: 2, limit_by: ip, policy: {policy} }}\n"
+        )
+    };
+    let later = "{\"at_ns\":1000000000,\"source\":\"10.0.0.1\",\"path\":\"/a\"}\n";
+    let log = format!("{LOG}{later}");
+    let ran = prove(&plugin("local"), &log, "--format trace");
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert!(ran.out.contains("4 requests, 4 equal"), "{}", ran.out);
+    let ran = prove(&plugin("redis"), &log, "--format trace");
+    assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
+    assert!(
+        ran.err.contains("Kong counts it in all of them"),
+        "{}",
+        ran.err
+    );
+    assert!(ran.out.contains("3 equal, 1 more allowed"), "{}", ran.out);
+}
+
+#[test]
 fn a_proof_without_durations() {
     let zone = "limit_conn_zone $binary_remote_addr zone=one:1m;\n";
     let conf = format!("{zone}server {{ limit_conn one 1; }}\n");
