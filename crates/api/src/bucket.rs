@@ -4,36 +4,37 @@ use loudou_limiter::{Decision, Limit, Limits, Nanos, Numbers, RequestNumbers};
 use loudou_store::Outage;
 use serde::{Deserialize, Serialize};
 
-/// A page of live buckets. The filter cuts pages by the work done, so a page with a `next_cursor` may be short or
-/// empty.
+/// A page of live buckets. The filter limits the work per page, so a page with a `next_cursor` may contain few buckets
+/// or none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BucketsPage {
-    /// Unique name of the process, as in [`crate::Status::instance`].
+    /// Unique name of the Envoy process, as in [`crate::Status::instance`].
     #[serde(default)]
     pub instance: String,
-    /// Time of the server's monotonic clock when the page was read.
+    /// Time on the server's monotonic clock when the page was read.
     pub now_ns: u64,
-    /// Generation of the rules.
+    /// Generation number of the rules.
     pub generation: u64,
     /// Buckets, in no particular order.
     pub buckets: Vec<BucketView>,
-    /// Value of `cursor` for the next page. Absent on the last page.
+    /// Value of the `cursor` parameter for the next page. Absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
     /// Number of pages in the store.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub pages: u32,
-    /// Number of store pages searched so far, including earlier calls with a cursor.
+    /// Number of store pages searched so far, including the pages that earlier calls of the same search have read.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub pages_done: u32,
-    /// Time to wait before the call for the next page, so that searches do not slow down the data path.
+    /// Time for which the client should wait before it requests the next page, so that searches do not slow down the
+    /// data path.
     #[serde(default, skip_serializing_if = "is_default")]
     pub wait_ns: u64,
 }
 
-/// A [`BucketsPage`] without its buckets. The filter serializes each bucket as soon as it finds it, so that the time
-/// for serialization counts as work, too.
+/// A [`BucketsPage`] without its buckets. The filter serializes each bucket as soon as it finds the bucket, so that the
+/// serialization time counts towards the work limit of a page.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct BucketsHead {
     /// [`BucketsPage::instance`].
@@ -54,10 +55,10 @@ pub struct BucketsHead {
 }
 
 impl BucketsHead {
-    /// Returns the page as JSON. `buckets` are the buckets as JSON, separated by commas.
+    /// Returns the page as JSON. `buckets` contains the buckets as JSON, separated by commas.
     pub fn with_buckets(&self, buckets: &[u8]) -> Vec<u8> {
         let mut page = serde_json::to_vec(self).unwrap_or_default();
-        // The buckets replace the closing brace, which is appended again.
+        // Removes the closing brace, appends the buckets, and closes the object again.
         page.pop();
         page.extend_from_slice(b",\"buckets\":[");
         page.extend_from_slice(buckets);
@@ -81,26 +82,29 @@ pub struct BucketNames {
 pub struct BucketView {
     /// Name of the rule.
     pub rule: String,
-    /// Key in printable ASCII, with other bytes as `%XX`. If the name of the key was lost, `#` and hexadecimal digits.
+    /// Key in printable ASCII; all other bytes are written as `%XX`. If the store has lost the text of the key, this is
+    /// `#` followed by hexadecimal digits.
     pub key: String,
-    /// Limits, in the rule's order.
+    /// Limits of the bucket, in the order of the rule.
     pub limits: Vec<LimitView>,
-    /// Index in `limits` of the limit that refuses, or that is closest to a refusal.
+    /// Index in `limits` of the limit that would refuse the next request, or otherwise of the limit that is closest to
+    /// a refusal.
     pub reported: usize,
     /// Requests admitted since the bucket was created.
     pub admitted: u64,
-    /// Requests refused since the bucket was created. In shadow mode, requests that would have been refused.
+    /// Requests refused since the bucket was created. In shadow mode, this counts the requests that would have been
+    /// refused.
     pub refused: u64,
     /// Time of the last refusal, on the server's monotonic clock. It may be up to a quarter of a second too early.
-    /// Absent without a refusal.
+    /// Absent if no request was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_at_ns: Option<u64>,
-    /// When the refusals that still go on began: since then, at most 60 s passed between one refusal and the next, even
-    /// if requests in between were admitted. Absent if the last refusal is more than 60 s ago. Absent, too, while
-    /// requests in flight hold permits, because the filter then keeps only the time of the last refusal.
+    /// Start of the current run of refusals. Within a run, at most 60 s pass from one refusal to the next, even if
+    /// requests in between are admitted. Absent if the last refusal is more than 60 s ago. Also absent while requests
+    /// in flight hold permits, because the store then keeps only the time of the last refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_since_ns: Option<u64>,
-    /// True if the rule is in shadow mode or off. Requests that count as refused have then passed.
+    /// True if the rule is in shadow mode or off. In that case, requests that are counted as refused were let through.
     #[serde(default, skip_serializing_if = "is_default")]
     pub shadow: bool,
     /// When the bucket was last touched, on the server's monotonic clock.
@@ -110,45 +114,47 @@ pub struct BucketView {
     /// Ban in effect, if the key is banned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ban: Option<BanView>,
-    /// Ban by an operator or a penalty that is in effect in addition, if `ban` comes from an override.
+    /// If `ban` comes from an override, the ban by an operator or a penalty that is also in effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hidden_ban: Option<BanView>,
     /// Number of refusals that count towards the rule's penalty.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub strikes: u32,
-    /// Number of penalties that still count. Each of them makes the next ban longer.
+    /// Number of penalty bans that still count. Each of these bans makes the next penalty ban longer.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub penalties: u32,
-    /// Lease of this Envoy, if many Envoys share the limits. `limits` then describe the limits of all Envoys, as the
-    /// engine reported them at `heard_ns`.
+    /// Lease of this Envoy, if a fleet of Envoys shares the limits. In that case, `limits` describes the fleet-wide
+    /// limits, as the engine reported them at `heard_ns`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<LeaseView>,
-    /// Decision that replaces the lease while the relay or its engine does not answer. With `local`, `limits` describe
-    /// this Envoy's part of the limits. Otherwise, they are as last reported.
+    /// Decision that applies instead of the lease while the relay or its engine does not answer. With `local`, `limits`
+    /// describes this Envoy's share of the limits. Otherwise, `limits` describes the fleet-wide limits as last
+    /// reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outage: Option<OutageView>,
     /// Override that applies to the key.
     #[serde(default, rename = "override", skip_serializing_if = "Option::is_none")]
     pub own: Option<KeyOverrideView>,
-    /// Numbers of the limits that the last request of the key carried.
+    /// Capacities and rate amounts that the last request of the key carried in its metadata.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub numbers: Vec<BroughtView>,
 }
 
-/// An Envoy's lease of limits that many Envoys share.
+/// An Envoy's lease of tokens from fleet-wide limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeaseView {
-    /// Units that this Envoy may admit without a call to the relay.
+    /// Units that this Envoy may admit without calling the relay.
     pub tokens: u64,
-    /// Units left for all Envoys when the engine last answered, in the order of the limits.
+    /// Units that remained for all Envoys when the engine last answered: one number per limit, in the order of the
+    /// limits.
     pub left: Vec<u64>,
-    /// When this Envoy sent the last answered call, on the server's monotonic clock.
+    /// Time at which this Envoy sent the last call that the engine answered, on the server's monotonic clock.
     pub heard_ns: u64,
-    /// Units that were admitted on credit and are not charged yet.
+    /// Units that this Envoy admitted on credit and that the engine has not charged yet.
     #[serde(default, skip_serializing_if = "is_default")]
     pub debt: u64,
-    /// Until when this Envoy refuses without a call to the relay, because the engine had no units left.
+    /// Time until which this Envoy refuses requests without calling the relay, because the engine had no units left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denied_until_ns: Option<u64>,
 }
@@ -158,19 +164,19 @@ pub struct LeaseView {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "decides")]
 pub enum OutageView {
-    /// A bucket of this Envoy decides, with its part of the limits.
+    /// A local bucket decides, with this Envoy's share of the limits.
     Local {
         /// Number of Envoys by which the limits are divided.
         envoys: u32,
     },
-    /// Every request passes.
+    /// Every request is admitted.
     Admit,
     /// Every request is refused.
     Refuse,
 }
 
 impl OutageView {
-    /// Returns the name in answers, which is also the value of `on_outage` in rule files.
+    /// Returns the name used in responses, which is also the value of `on_outage` in rule files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Local { .. } => "local",
@@ -200,8 +206,8 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl BucketView {
-    /// Returns the ban by an operator or a penalty. Another ban can replace such a ban, and an unban ends it. A ban
-    /// by an override is not returned.
+    /// Returns the ban that an operator or a penalty has imposed on the key. Another ban can replace this ban, and an
+    /// unban ends it. Bans by overrides are ignored.
     pub fn imposed(&self) -> Option<BanView> {
         let ban = self.ban.filter(|ban| ban.by != BanBy::Override);
         ban.or(self.hidden_ban)
@@ -219,7 +225,7 @@ pub struct BanView {
 }
 
 impl BanView {
-    /// Returns the `ETag` of the ban imposed on a key, for the `If-Match` of a ban or an unban.
+    /// Returns the `ETag` of the ban imposed on a key. Calls that ban or unban the key send this tag as `If-Match`.
     pub fn etag(imposed: Option<Self>) -> String {
         match imposed {
             None => "\"ban-none\"".to_owned(),
@@ -246,7 +252,7 @@ pub enum BanBy {
 }
 
 impl BanBy {
-    /// Returns the name in answers.
+    /// Returns the name used in responses.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Operator => "operator",
@@ -274,7 +280,7 @@ pub enum OverrideKind {
     /// Limits of the rule, scaled up or down.
     #[default]
     Scale,
-    /// Other limits.
+    /// Limits that replace the limits of the rule.
     Limits,
     /// No limits.
     Unlimited,
@@ -283,7 +289,7 @@ pub enum OverrideKind {
 }
 
 impl OverrideKind {
-    /// Returns the name in answers and in rule files.
+    /// Returns the name used in responses and rule files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Scale => "scale",
@@ -294,20 +300,21 @@ impl OverrideKind {
     }
 }
 
-/// Time after a refusal for which a bucket is [`BucketState::Refusing`].
+/// Time for which a bucket stays [`BucketState::Refusing`] after a refusal.
 pub const REFUSING_FOR: Nanos = Nanos::from_secs(10);
 
-/// State of a bucket, also used as `state` filter. If several states apply, the last of them is reported.
+/// State of a bucket, also used as the `state` filter of searches. If several states apply, the last variant that
+/// applies is reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum BucketState {
-    /// No units are taken.
+    /// All units are available.
     #[default]
     Idle,
-    /// Units are taken.
+    /// Some units are taken.
     Busy,
-    /// Requests are held.
+    /// At least one request is held.
     Held,
     /// A request was refused within [`REFUSING_FOR`], or the rule's `on_outage` refuses all requests.
     Refusing,
@@ -316,9 +323,9 @@ pub enum BucketState {
 }
 
 impl BucketState {
-    /// Names of all states, as in requests.
+    /// Names of all states, as used in requests.
     pub const NAMES: [&'static str; 5] = ["idle", "busy", "held", "refusing", "banned"];
-    /// All states. A later state has precedence over an earlier state.
+    /// All states. A later state takes precedence over an earlier state.
     pub const ALL: [Self; 5] = [
         Self::Idle,
         Self::Busy,
@@ -327,7 +334,7 @@ impl BucketState {
         Self::Banned,
     ];
 
-    /// Returns the name in requests and answers.
+    /// Returns the name used in requests and responses.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -339,23 +346,23 @@ impl BucketState {
     }
 }
 
-/// Numbers of a limit that the last request of a key carried.
+/// Numbers for one limit that the last request of a key carried in its metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BroughtView {
     /// Name of the limit.
     pub limit: String,
-    /// Number for the capacity. Absent if the request carried none, so that the default is in force.
+    /// Capacity of the limit. Absent if the request did not carry it, so that the default applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<u32>,
-    /// Number for the amount of the rate. Absent if the request carried none, so that the default
-    /// is in force.
+    /// Amount of the limit's rate. Absent if the request did not carry it, so that the default applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amount: Option<u32>,
 }
 
 impl BroughtView {
-    /// Returns the numbers that a bucket stores for limits that a rule's `template` makes.
+    /// Decodes the `numbers` that a bucket stores. `template` contains the rule's limits before the numbers of a
+    /// request are filled in.
     pub fn of(template: &Limits, numbers: &[u64]) -> Vec<Self> {
         let some = |number: u32| Some(number).filter(|number| *number > 0);
         let view = |(limit, word): (&Limit, &u64)| {
@@ -369,7 +376,7 @@ impl BroughtView {
         sourced(template).zip(numbers).map(view).collect()
     }
 
-    /// Returns these numbers in the form in which a bucket stores them.
+    /// Encodes `views` in the form in which a bucket stores them.
     pub fn stored(template: &Limits, views: &[Self]) -> Numbers {
         let word = |limit: &Limit| {
             let view = views.iter().find(|view| view.limit == limit.name());
@@ -382,12 +389,12 @@ impl BroughtView {
     }
 }
 
-/// Returns the limits whose numbers come with each request.
+/// Returns the limits whose numbers each request carries in its metadata.
 fn sourced(template: &Limits) -> impl Iterator<Item = &Limit> {
     template.iter().filter(|limit| limit.sources().is_some())
 }
 
-/// State of a limit in a bucket, at `now_ns` of the answer.
+/// State of a limit in a bucket at the response's `now_ns`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LimitView {
@@ -397,27 +404,27 @@ pub struct LimitView {
     pub algorithm: String,
     /// Capacity, in cost units.
     pub capacity: u64,
-    /// Long-term rate as in rule files, such as `30/m`. Empty if units do not return with time.
+    /// Long-term rate in the notation of rule files, such as `30/m`. Empty if units are not returned over time.
     pub rate: String,
     /// Cost units taken, rounded up. The number exceeds the capacity while requests are held.
     #[serde(default)]
     pub used: u64,
     /// Cost units left.
     pub remaining: u64,
-    /// Time until a request with the rule's cost is admitted. `null` if the request is admitted now or never, or if the
-    /// time is unknown.
+    /// Time until a request with the rule's cost would be admitted. `null` if the request would be admitted now or
+    /// never, or if the time is unknown.
     pub retry_after_ns: Option<u64>,
-    /// Time until no units are taken.
+    /// Time until all units are available again.
     pub reset_after_ns: u64,
-    /// Time from a used-up limit until no units are taken.
+    /// Time until all units are available again if the limit is completely used up.
     pub drain_ns: u64,
-    /// True if the level falls steadily, so that `reset_after_ns / drain_ns` is the level as a fraction at any time.
-    /// Otherwise the level is `used / capacity` until the reset.
+    /// True if the level falls steadily, so that `reset_after_ns / drain_ns` is always the used fraction of the limit.
+    /// Otherwise, the level stays at `used / capacity` until the reset.
     #[serde(default = "drains")]
     pub drains: bool,
 }
 
-/// Default of `drains`. In a filter without this field, the level of every limit falls steadily.
+/// Default value of `drains`. Filters that do not send this field have only limits whose level falls steadily.
 const fn drains() -> bool {
     true
 }
@@ -442,7 +449,7 @@ impl LimitView {
         }
     }
 
-    /// Returns the level at `age_ns` after `now_ns` of the answer, as numerator and denominator of a fraction.
+    /// Returns the level `age_ns` after the response's `now_ns`, as the numerator and denominator of a fraction.
     pub const fn level(&self, age_ns: u64) -> (u64, u64) {
         let left = self.reset_after_ns.saturating_sub(age_ns);
         if self.drains {

@@ -1,11 +1,12 @@
-//! Changes that lease calls distribute: an edit, an override or a ban that was made at one Envoy and applies at all.
+//! Changes that lease calls distribute to a fleet: edits, overrides and bans that were made at one Envoy and apply at
+//! all Envoys.
 //!
-//! The engine stores one value per name, the value of the latest change. A change whose author has seen another change
-//! counts as later than that change. Each stored change gets the next generation. The engine keeps the tombstone of an
-//! ended change for [`TOMBSTONE_S`], so that every Envoy receives the end.
+//! For each change name, the engine stores only the value of the latest change. A change counts as later than all
+//! changes that its author had already seen. Each stored change gets the next generation number. The engine keeps the
+//! tombstone of an ended change for [`TOMBSTONE_S`], so that every Envoy is notified that the change has ended.
 //!
-//! Times are durations relative to the call or the answer, never instants. So the clocks of Envoys are never compared,
-//! only the clock of an engine and of its replacement after a failover.
+//! Times are durations relative to the call or its response, never timestamps. The clocks of Envoys are therefore never
+//! compared. After a failover, however, the clock of the engine is compared with the clock of its replacement.
 
 use core::fmt;
 
@@ -19,11 +20,11 @@ use crate::percent::percent_decoded;
 pub const MAX_CHANGES: usize = 4_096;
 /// Maximum length of a change as JSON text, in bytes.
 pub const MAX_CHANGE_BYTES: usize = 64 * 1024;
-/// Maximum length of all changes of a namespace together, in bytes.
+/// Maximum total length of all changes of a namespace, in bytes.
 pub const MAX_ALL_CHANGES_BYTES: usize = 2 * 1024 * 1024;
-/// Maximum number of changes in an answer.
+/// Maximum number of changes in a response.
 pub const MAX_ANSWER_CHANGES: usize = 64;
-/// Maximum length of all changes in an answer, in bytes. A longer change is sent alone.
+/// Maximum total length of the changes in a response, in bytes. A change that is longer than this is sent alone.
 pub const MAX_ANSWER_CHANGES_BYTES: usize = 128 * 1024;
 /// Maximum length of a change's name, in bytes.
 pub const MAX_CHANGE_NAME: usize = 32 * 1024;
@@ -49,42 +50,42 @@ pub struct Change {
     /// Number of the change, which the engine assigns in ascending order. 0 in a request.
     #[serde(default)]
     pub generation: u64,
-    /// Instance at which the change was made. In a request, empty means the caller.
+    /// Envoy process at which the change was made. In a request, an empty string stands for the caller.
     #[serde(default)]
     pub instance: String,
 }
 
-/// A change that the engine has not stored.
+/// A change that the engine did not store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RejectedChange {
     /// Name of the change, truncated to [`SHOWN_CHANGE_NAME`] characters.
     pub name: String,
-    /// Reason, with the rejected value and the allowed values.
+    /// Reason for the rejection, with the rejected value and the allowed values.
     pub why: String,
 }
 
-/// Distribution of a new change to the Envoys of the fleet.
+/// Status of the distribution of a new change to the fleet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Spread {
-    /// The change is being sent to the other Envoys of the fleet. It arrives within a second if the engine answers,
-    /// and otherwise when the engine answers again.
+    /// The change is being sent to the other Envoys of the fleet. If the engine is available, the change arrives within
+    /// a second. Otherwise, the change arrives when the engine is available again.
     Sending,
     /// The change applies at this Envoy only, because the fleet's record of changes is full.
     HereOnly,
-    /// A value of a newer filter.
+    /// A value from a newer filter that this version does not know.
     #[default]
     #[serde(other)]
     Unknown,
 }
 
-/// Name of a change, which identifies the subject of the change.
+/// Name of a change, which identifies what the change applies to.
 ///
-/// An edit or an override belongs to one version of its rule, the *base*. The value of the change has a field with
-/// the base. The plain name is used for the change of one version. During a deployment, some Envoys of a fleet have
-/// another version of the rule, and the name of a change to that version includes the base. A reader that does not
-/// support bases sees such a name as the name of an unknown rule, and waits for that rule.
+/// An edit or an override belongs to one version of its rule, the *base*. The value of the change has a field that
+/// contains the base. The change to one of the versions uses the name without a base. During a deployment, some Envoys
+/// of the fleet have a different version of the rule. The name of a change to that version includes the base. A reader
+/// that does not support bases takes a name with a base for the name of an unknown rule, and waits for that rule.
 ///
 /// ```
 /// use loudou_api::ChangeName;
@@ -107,21 +108,21 @@ pub enum ChangeName {
     Edit {
         /// Name of the rule.
         rule: String,
-        /// The only version of the rule to which the change applies, if the name has one.
+        /// Version of the rule to which the change applies, if the name includes it.
         base: Option<String>,
     },
     /// `override/RULE/PATTERN` or `override/RULE@BASE/PATTERN`: an override.
     Override {
         /// Name of the rule.
         rule: String,
-        /// The only version of the rule to which the change applies, if the name has one.
+        /// Version of the rule to which the change applies, if the name includes it.
         base: Option<String>,
-        /// Pattern of keys.
+        /// Pattern of the keys to which the override applies.
         pattern: String,
     },
 }
 
-/// Formats a part of a name. Every byte other than a letter, a digit or one of `-._~` is written as `%XX`.
+/// Formats one part of a change name. Every byte other than a letter, a digit or one of `-._~` is written as `%XX`.
 struct Part<'a>(&'a str);
 
 impl fmt::Display for Part<'_> {
@@ -173,12 +174,12 @@ impl ChangeName {
             Some((rule, of)) => (rule, Some(of)),
         };
         let (rule, base) = match rule.split_once('@') {
-            // In the rule's name and in a key, `@` is escaped, so this `@` starts the base.
+            // An `@` in the name of a rule is escaped, so this `@` starts the base.
             Some((rule, base)) if kind != "ban" => (rule, Some(percent_decoded(base)?)),
             _ => (rule, None),
         };
         let rule = percent_decoded(rule)?;
-        // In a pattern, a slash is escaped, so the rest has no further slash.
+        // A slash in a key or a pattern is escaped, so the rest must not contain a slash.
         let of = match of {
             Some(of) if of.contains('/') => return None,
             Some(of) => Some(percent_decoded(of)?),
@@ -204,7 +205,8 @@ impl ChangeName {
         }
     }
 
-    /// Returns the name with this base. Without a base, the value states the version. The name of a ban is unchanged.
+    /// Returns the name with the base `of`. If the name has no base, the value of the change contains the base. The
+    /// name of a ban is returned unchanged.
     #[must_use]
     pub fn with_base(&self, of: Option<&str>) -> Self {
         let mut name = self.clone();
@@ -217,7 +219,7 @@ impl ChangeName {
 
 // `POST /v1/buckets/{rule}/{key}/reset`, `…/ban` and `…/unban`.
 
-/// Answer to `POST /v1/buckets/{rule}/{key}/reset`.
+/// Response to `POST /v1/buckets/{rule}/{key}/reset`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ResetAnswer {
@@ -228,7 +230,7 @@ pub struct ResetAnswer {
     pub before: Option<BucketView>,
 }
 
-/// Answer to `POST /v1/buckets/{rule}/{key}/ban` and `…/unban`.
+/// Response to `POST /v1/buckets/{rule}/{key}/ban` and `…/unban`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BanAnswer {
@@ -240,15 +242,16 @@ pub struct BanAnswer {
     /// Bucket after the call. Absent if the key has no bucket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bucket: Option<BucketView>,
-    /// True if anything changed. A ban in effect that ends later stays in effect, unless the call has `replace`.
+    /// True if anything changed. A ban that ends later than the requested ban stays in effect, unless the call has
+    /// `replace`.
     #[serde(default = "yes")]
     pub changed: bool,
-    /// Distribution of the change to the other Envoys. Absent without a fleet.
+    /// Status of the distribution to the other Envoys. Absent if there is no fleet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fleet: Option<Spread>,
 }
 
-/// Default of `changed`. A filter without this field always replaced the earlier ban.
+/// Default value of `changed`. Filters that do not send this field always replace the earlier ban.
 const fn yes() -> bool {
     true
 }

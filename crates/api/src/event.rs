@@ -6,27 +6,28 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Events {
-    /// Unique name of the process that numbers the events. Empty if the filter does not report it.
+    /// Unique name of the Envoy process that numbers the events. Empty if the filter does not
+    /// report it.
     #[serde(default)]
     pub instance: String,
-    /// When the process started to limit, in milliseconds since the Unix epoch.
+    /// Time at which the process started to limit requests, in milliseconds since the Unix epoch.
     #[serde(default)]
     pub started_unix_ms: u64,
-    /// True if the requested number belongs to another process. The answer then contains the events of this process
-    /// from its first event on.
+    /// True if the requested sequence number belongs to another process. In that case, the response contains all events
+    /// of this process.
     #[serde(default, skip_serializing_if = "is_false")]
     pub restarted: bool,
     /// Current time of the server's monotonic clock.
     pub now_ns: u64,
     /// Events that are still stored.
     pub events: Vec<Event>,
-    /// Sequence number for the next call. It is the number of the newest event, or 0 without any event. With `more`, it
-    /// is the number of the last event in this answer.
+    /// Sequence number for the next call. This is the number of the newest event, or 0 if there are no events. If
+    /// `more` is true, this is the number of the last event in the response.
     pub last_seq: u64,
-    /// Number of events after the requested number that are no longer stored. It may be too large if only one source
-    /// has lost events.
+    /// Number of events after the requested sequence number that are no longer stored. This number may be too large if
+    /// only one source has lost events.
     pub lost: u64,
-    /// True if newer events exist that are not in this answer.
+    /// True if there are newer events that are not in this response.
     #[serde(default, skip_serializing_if = "is_false")]
     pub more: bool,
 }
@@ -34,9 +35,9 @@ pub struct Events {
 /// Source of an event. Each source has a separate ring buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventSource {
-    /// A call of the admin API: an edit, a ban, a reset, an override.
+    /// Calls of the admin API: edits, bans, resets and overrides.
     Operators,
-    /// The filter: configurations, expiries, upstreams.
+    /// The filter itself: new configurations, expiries and the state of upstreams.
     Filter,
 }
 
@@ -46,7 +47,7 @@ impl EventSource {
     /// Names of all sources, in the order of [`EventSource::ALL`].
     pub const NAMES: [&str; 2] = ["operators", "filter"];
 
-    /// Returns the name in queries.
+    /// Returns the name used in queries.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Operators => "operators",
@@ -73,7 +74,8 @@ pub struct Event {
     pub seq: u64,
     /// Time of the event, on the server's monotonic clock.
     pub at_ns: u64,
-    /// Time of the event in milliseconds since the Unix epoch, for people and for other logs.
+    /// Time of the event in milliseconds since the Unix epoch, for display and for comparison with
+    /// other logs.
     pub at_unix_ms: u64,
     /// Kind of event.
     pub kind: EventKind,
@@ -83,14 +85,14 @@ pub struct Event {
     /// Key, if the event concerns a bucket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// Name of the token that caused the event, or `loudou` for automatic events.
+    /// Name of the API token whose call caused the event, or `loudou` for automatic events.
     pub by: String,
     /// Reason that the author gave.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// Change in one line, such as `burst: capacity 15 → 30`.
+    /// The change in one line, such as `burst: capacity 15 → 30`.
     pub detail: String,
-    /// Generation after the event.
+    /// Generation number of the rules after the event.
     pub generation: u64,
     /// End of the change, on the server's monotonic clock. Absent if the change does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -104,21 +106,23 @@ pub struct Event {
 pub enum EventKind {
     /// A rule was edited.
     Edit,
-    /// An edit was dropped, so the rule is as in the plugin configuration again.
+    /// An edit was dropped, so the rule in the plugin configuration applies again.
     EditDropped,
     /// An edit, or an override of a key, expired.
     EditExpired,
-    /// A new plugin configuration changed a rule with an edit or edited overrides. The configuration took precedence.
+    /// A new plugin configuration changed a rule that had an edit or edited overrides. The configuration took
+    /// precedence, so these edits ended.
     EditRetired,
     /// The override of a key was edited.
     Override,
-    /// The edited override of a key was dropped, so the rule applies to the key as without that edit.
+    /// The edited override of a key was dropped, so the rule applies to the key as it did before
+    /// this edit.
     OverrideDropped,
     /// A key was banned.
     Ban,
     /// A key was unbanned.
     Unban,
-    /// An operator's ban expired, at `until_ns`.
+    /// An operator's ban expired at `until_ns`.
     BanExpired,
     /// A new plugin configuration took effect.
     Configured,
@@ -126,11 +130,13 @@ pub enum EventKind {
     RuleRemoved,
     /// A bucket was reset.
     Reset,
-    /// An upstream fails, so rules with `when` apply to requests for it.
+    /// An upstream started to fail, so rules with a `when` condition apply to requests for this
+    /// upstream.
     UpstreamFails,
-    /// An upstream that failed has recovered.
+    /// A failing upstream has recovered.
     UpstreamHeals,
-    /// The relay of the fleet or its engine does not answer, so `on_outage` decides for fleet rules.
+    /// The fleet's relay or its engine does not answer, so `on_outage` decides for fleet-wide
+    /// rules.
     FleetDown,
     /// The relay and its engine answer again.
     FleetUp,
@@ -141,7 +147,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// Returns the name in answers.
+    /// Returns the name used in responses.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Edit => "edit",
@@ -187,7 +193,7 @@ impl EventKind {
         }
     }
 
-    /// Returns the kind with this name. An unknown kind is a warning.
+    /// Returns the kind with this name. Returns [`Self::Warning`] for an unknown name.
     pub fn parse(name: &str) -> Self {
         let kinds = [
             Self::Edit,

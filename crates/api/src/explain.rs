@@ -1,4 +1,5 @@
-//! `POST /v1/explain`: the decision on a request, rule by rule. An explanation takes no units.
+//! `POST /v1/explain` explains the decision on a request, rule by rule. Explaining a request takes
+//! no units.
 //!
 //! The body is a request in the form that `loudou_rules::config::parse_sample` parses.
 
@@ -21,7 +22,7 @@ use crate::bucket::{LimitView, OutageView};
 pub struct ExplainAnswer {
     /// Current time of the server's monotonic clock.
     pub now_ns: u64,
-    /// Generation of the rules.
+    /// Generation number of the rules.
     pub generation: u64,
     /// `admit`, `hold` or `refuse`.
     pub verdict: Says,
@@ -34,16 +35,17 @@ pub struct ExplainAnswer {
     pub rules: Vec<ExplainedRule>,
 }
 
-/// Verdict of a rule or a limit on a request, or the reason why it has no verdict.
+/// Verdict of a rule or a limit on a request, or the reason why there is no verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Says {
     /// The rule or limit admits the request.
     Admit,
-    /// The rule or limit admits the request after a wait.
+    /// The rule or limit admits the request after holding it.
     Hold,
-    /// The rule or limit refuses the request. In shadow mode, it would refuse the request.
+    /// The rule or limit refuses the request. A rule in shadow mode would refuse the request if the
+    /// rule were enforced.
     Refuse,
     /// The request has no key, so the rule does not apply.
     Skip,
@@ -51,9 +53,9 @@ pub enum Says {
     NoMatch,
     /// The rule is off.
     Off,
-    /// The rule matches, but its `when` does not apply now.
+    /// The rule matches, but its `when` condition is not met at the moment.
     NotNow,
-    /// An earlier rule has `stop`, so this rule is not evaluated.
+    /// An earlier rule with `stop` ended the evaluation, so this rule is not evaluated.
     Stopped,
     /// An earlier rule has refused the request, so this rule is not evaluated.
     NotAsked,
@@ -64,7 +66,7 @@ pub enum Says {
 }
 
 impl Says {
-    /// Returns the name in answers.
+    /// Returns the name used in responses.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Admit => "admit",
@@ -81,7 +83,7 @@ impl Says {
     }
 }
 
-/// Explanation of a rule.
+/// Explanation of one rule's verdict.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExplainedRule {
@@ -91,7 +93,7 @@ pub struct ExplainedRule {
     pub mode: String,
     /// Verdict of the rule.
     pub says: Says,
-    /// True if the rule admits the request, but a later enforced rule refuses it, so the units are given back.
+    /// True if the rule admits the request, but a later enforced rule refuses it, so the units are returned.
     #[serde(default, skip_serializing_if = "is_false")]
     pub overruled: bool,
     /// Earlier rule that prevents the evaluation of this rule.
@@ -100,21 +102,23 @@ pub struct ExplainedRule {
     /// Reason why the request is refused instead of held: `deadline` or `waiting_full`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_held: Option<String>,
-    /// Error of the store. The rule's `on_error` applies.
+    /// Error that kept the bucket from deciding. After an error of the store, the rule's `on_error`
+    /// applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// First condition of the match that the request does not meet. Absent if the rule matches.
+    /// First condition in the rule's `match` that the request does not meet. Absent if the rule
+    /// matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failing: Option<UnmetPart>,
-    /// Condition of the match whose value is too long for its regular expression, if the rule's `on_long_value` lets
-    /// the rule apply nevertheless.
+    /// Condition in the rule's `match` whose value is too long for the regular expression, if the rule applies
+    /// nevertheless because of its `on_long_value`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub too_long: Option<UnmetPart>,
-    /// First part of the key that the request lacks.
+    /// First part of the rule's key that is missing from the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<UnmetPart>,
-    /// First part of the key for which the request has several values. `found` has the values, joined with commas. The
-    /// first value is the key, unless the rule refuses such requests.
+    /// First part of the rule's key for which the request has several values. `found` contains the values, joined with
+    /// commas. The first value is used as the key, unless the rule refuses requests with several values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeated: Option<UnmetPart>,
     /// Key of the request, if the rule matches.
@@ -123,13 +127,15 @@ pub struct ExplainedRule {
     /// Cost that the rule charges.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<u64>,
-    /// Units that the rule reserves instead, if the end of the request decides what it costs.
+    /// Units that the rule reserves instead of charging `cost`, if the cost is known only at the
+    /// end of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved: Option<u64>,
-    /// True if the cost of the request is invalid, so that the default or another source is charged.
+    /// True if the request carries an invalid cost, so that the default cost or the cost from
+    /// another source is charged.
     #[serde(default, skip_serializing_if = "is_false")]
     pub invalid_cost: bool,
-    /// Numbers of the key's limits that come with each request.
+    /// Numbers for the key's limits, which the request carries in its metadata.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub numbers: Vec<ExplainedNumber>,
     /// True if the key has no limits in this rule.
@@ -138,47 +144,48 @@ pub struct ExplainedRule {
     /// Ban of the key, which takes precedence over its limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ban: Option<ExplainedBan>,
-    /// Index in `limits` of the limit that refuses, or that is closest to a refusal.
+    /// Index in `limits` of the limit that refuses the request, or otherwise of the limit that is
+    /// closest to a refusal.
     #[serde(default)]
     pub reported: usize,
     /// Decision during an outage, as in [`crate::BucketView::outage`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outage: Option<OutageView>,
-    /// Limits of the bucket, in the rule's order. Empty if the request has no bucket.
+    /// Limits of the bucket, in the order of the rule. Empty if the request has no bucket.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<ExplainedLimit>,
 }
 
-/// A number of a limit that comes with each request.
+/// A number that each request carries in its metadata, and that sets a field of a limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExplainedNumber {
     /// Name of the limit.
     pub limit: String,
-    /// The number: `capacity`, or `amount` of the rate.
+    /// Field that the number sets: `capacity`, or the `amount` of the rate.
     pub field: String,
     /// Path of the number in the metadata.
     pub metadata: Vec<String>,
-    /// Number in force, before the scale of an override.
+    /// Number that applies, before an override scales it.
     pub number: u32,
-    /// Why this number is in force.
+    /// Reason why this number applies.
     pub origin: NumberOrigin,
 }
 
-/// Why a number is in force for a request.
+/// Reason why a number applies to a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum NumberOrigin {
     /// The request carries this number.
     Request,
-    /// The request has no such metadata, so the default is in force.
+    /// The request does not carry the metadata, so the default applies.
     Missing,
-    /// The metadata is not a single whole number, so the default is in force.
+    /// The metadata is not a single whole number, so the default applies.
     Invalid,
-    /// The request carries 0, so 1 is in force.
+    /// The request carries 0, so 1 applies.
     TooSmall,
-    /// The request carries a number above the maximum, so the maximum is in force.
+    /// The request carries a number above the maximum, so the maximum applies.
     TooLarge,
     /// A reason that this version does not support.
     #[default]
@@ -186,7 +193,7 @@ pub enum NumberOrigin {
     Unknown,
 }
 
-/// Returns the explained numbers of a rule's limits.
+/// Explains the numbers that a request carries for a rule's limits.
 fn numbers(limits: &Limits, found: &[FoundNumbers]) -> Vec<ExplainedNumber> {
     let mut numbers = Vec::new();
     for found in found {
@@ -229,19 +236,21 @@ pub struct ExplainedBan {
     pub lasts_ns: Option<u64>,
 }
 
-/// A condition or key part of a rule that the request does not meet, or for which it has several values.
+/// A condition that the request does not meet, or a part of a rule's key for which the request has no value or several
+/// values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UnmetPart {
     /// Path in the rule, such as `match.headers[1]` or `key[0]`.
     pub place: String,
-    /// Required value, as in a rule file.
+    /// Required value, in the notation of rule files.
     pub asked: Value,
     /// Value in the request, truncated to 200 characters. Bytes that are not UTF-8 are written as `\xNN`. Absent if the
-    /// request has no value, and for `match.not`, because the request meets all its conditions.
+    /// request has no value. Also absent for `match.not`, which fails because the request meets all conditions of
+    /// `not`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,
-    /// Maximum length of a value that the regular expression tests, in bytes, if the value is longer.
+    /// If the value is too long, the maximum length that the regular expression tests, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest: Option<u64>,
 }
@@ -250,15 +259,17 @@ pub struct UnmetPart {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExplainedLimit {
-    /// Current state of the limit. `retry_after_ns` is the wait of this request.
+    /// Current state of the limit. `retry_after_ns` is the time after which this request can be
+    /// retried.
     pub now: LimitView,
-    /// Verdict of the limit. If the rule is not evaluated, the verdict that the limit would give.
+    /// Verdict of the limit. If the rule is not evaluated, this is the verdict that the limit would
+    /// give.
     pub says: Says,
-    /// Cost units that would be left.
+    /// Cost units that would remain after the request.
     pub remaining: u64,
     /// Time for which the limit would hold the request.
     pub wait_ns: u64,
-    /// Time until the limit would then be full again.
+    /// Time after the request until all units would be available again.
     pub reset_after_ns: u64,
 }
 
@@ -268,7 +279,7 @@ const fn is_false(value: &bool) -> bool {
 }
 
 impl ExplainAnswer {
-    /// Creates the explanation of a request by `rules` at `now`.
+    /// Creates the response that explains how `rules` decide on a request at `now`.
     pub fn new(explained: &Explanation, rules: &RuleSet, now: Nanos, generation: u64) -> Self {
         let name = |index: usize| rules.get(index).map(|active| active.rule().name.clone());
         let outcome = &explained.outcome;
@@ -307,7 +318,7 @@ impl ExplainAnswer {
 }
 
 impl ExplainedRule {
-    /// Creates the view of a rule without its outcome.
+    /// Creates the explanation of a rule, without the outcome.
     fn new(explained: &RuleExplained, active: &ActiveRule, now: Nanos) -> Self {
         let rule = active.rule();
         let bucket = explained.bucket.as_ref();

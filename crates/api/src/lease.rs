@@ -1,8 +1,8 @@
-//! `POST /v1/leases` of the relay, which leases tokens of fleet-wide limits out of the central bucket.
+//! `POST /v1/leases` of the relay, which leases tokens from the central buckets of fleet-wide limits.
 //!
-//! One call contains all keys that need tokens, and the changes that were made at this Envoy. The call is also the
-//! heartbeat of the Envoy, so a call without keys is useful, too. Readers ignore unknown fields, and refuse numbers
-//! that are out of range.
+//! One call contains all keys of an Envoy that need tokens, and the changes that were made at this Envoy. The call also
+//! serves as the heartbeat of the Envoy, so a call without keys is useful, too. Readers ignore unknown fields and
+//! reject numbers that are out of range.
 //!
 //! ```
 //! use loudou_api::{LeaseKey, LeaseLimit, LeaseRequest};
@@ -25,10 +25,10 @@ pub use limit::LeaseLimit;
 
 mod limit;
 
-/// Path of a call.
+/// Path of a lease call.
 pub const LEASE_PATH: &str = "/v1/leases";
-/// Header with the relay's version, in every response of a relay. A response without this header was sent by a proxy in
-/// between.
+/// Header that contains the relay's version. A relay sets this header in every response. A response without this header
+/// comes from a proxy in between.
 pub const RELAY_HEADER: &str = "x-loudou-relay";
 /// Maximum number of keys in a call.
 pub const MAX_LEASE_KEYS: usize = 512;
@@ -36,22 +36,22 @@ pub const MAX_LEASE_KEYS: usize = 512;
 pub const MAX_LEASE_LIMITS: usize = 8;
 /// Maximum length of a call's body, in bytes.
 pub const MAX_LEASE_BODY: usize = 512 * 1024;
-/// Maximum length of a namespace, a rule name and an epoch, in bytes.
+/// Maximum length of a namespace, a rule name or an epoch, in bytes.
 pub const MAX_LEASE_NAME: usize = 256;
 /// Maximum length of a key, in bytes.
 pub const MAX_LEASE_KEY: usize = 8_192;
-/// Maximum of `want`, `need` and `debt` of a key, in units.
+/// Maximum value of `want`, `need` and `debt` for a key, in units.
 pub const MAX_LEASE_UNITS: u64 = 1_000_000_000;
-/// Number of hexadecimal digits of an instance.
+/// Number of hexadecimal digits in an instance ID.
 pub const INSTANCE_DIGITS: usize = 16;
 
-/// Body of a call.
+/// Body of a lease call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseRequest {
     /// Namespace of the store. Fleets in different namespaces share nothing.
     pub namespace: String,
-    /// Instance of the caller: [`INSTANCE_DIGITS`] random hexadecimal digits for each process. If it is empty, the
-    /// relay leases keys, but does not count the caller, and neither writes nor returns changes.
+    /// Instance ID of the caller: [`INSTANCE_DIGITS`] hexadecimal digits, which are random for each process. If the ID
+    /// is empty, the relay grants leases, but does not count the caller, and neither stores nor returns changes.
     pub instance: String,
     /// Epoch of the changes that the caller has received, or empty if it has received none.
     #[serde(default)]
@@ -62,13 +62,13 @@ pub struct LeaseRequest {
     /// Keys that need tokens. A key may occur at most once per rule.
     #[serde(default)]
     pub keys: Vec<LeaseKey>,
-    /// Changes that were made at the caller and that the relay distributes.
+    /// Changes that were made at the caller and that the relay must distribute.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
 }
 
 impl LeaseRequest {
-    /// Creates a call without keys and changes.
+    /// Creates a call without keys or changes.
     pub fn new(namespace: &str, instance: &str) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -78,7 +78,7 @@ impl LeaseRequest {
     }
 }
 
-/// Demand of one key. Either all limits of the rule grant a unit, or none does.
+/// Demand for one key. A unit is granted either by all limits of the key or by none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseKey {
     /// Name of the rule.
@@ -90,17 +90,18 @@ pub struct LeaseKey {
     /// Requested units. The relay may grant fewer.
     #[serde(default)]
     pub want: u64,
-    /// Minimum useful grant, which is the cost of the cheapest held request, or 0. The relay grants no smaller amount,
-    /// because those units would be lost. The wait in the answer is the wait for this amount.
+    /// Minimum useful grant: the cost of the cheapest held request, or 0. If fewer units are available, the relay
+    /// grants none, because the caller could not use them. [`Lease::wait_us`] in the response is the wait for this
+    /// amount.
     #[serde(default)]
     pub need: u64,
-    /// Units that were admitted without a lease. They are charged even if the limit is exceeded.
+    /// Units that were admitted without a lease. The engine charges them even if a limit is exceeded.
     #[serde(default)]
     pub debt: u64,
 }
 
 impl LeaseKey {
-    /// Creates a key that requests no units, so the answer contains only the balance.
+    /// Creates a key that requests no units, so that the response contains only the balance.
     pub fn new(rule: &str, key: &str, limits: Vec<LeaseLimit>) -> Self {
         Self {
             rule: rule.to_owned(),
@@ -111,36 +112,36 @@ impl LeaseKey {
     }
 }
 
-/// Body of the answer to a call.
+/// Body of the response to a lease call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseAnswer {
     /// Number of instances that called in the last ten seconds, including the caller. 0 if the engine did not return
-    /// it.
+    /// this number.
     #[serde(default)]
     pub envoys: u64,
-    /// Epoch of the changes. It differs from the caller's epoch if the engine has lost changes. If it is empty, the
-    /// engine did not return changes, and the caller keeps the changes that it has.
+    /// Epoch of the changes. This epoch differs from the caller's epoch if the engine has lost changes. If the epoch is
+    /// empty, the engine did not return changes, and the caller keeps the changes that it has.
     #[serde(default)]
     pub epoch: String,
-    /// Generation up to which the caller has received changes with this answer. It is the generation of the last change
-    /// in this answer, or the current generation if the answer has no changes.
+    /// Generation up to which the caller has received all changes, including the changes in this response. This is the
+    /// generation of the last change in the response, or the current generation if the response contains no changes.
     #[serde(default)]
     pub generation: u64,
     /// Answers for the keys, in the order of the call.
     #[serde(default)]
     pub keys: Vec<KeyAnswer>,
-    /// Changes that the caller has not received, oldest first. If the caller's epoch differs, all changes.
+    /// Changes that the caller has not received, oldest first. If the caller's epoch differs, these are all changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
-    /// True if the next call returns more changes.
+    /// True if there are more changes, which the next call returns.
     #[serde(default, skip_serializing_if = "is_false")]
     pub more: bool,
-    /// Changes of the call that the engine has not stored.
+    /// Changes from the call that the engine did not store.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rejected: Vec<RejectedChange>,
 }
 
-/// Answer for a key.
+/// The relay's answer for one key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "Written")]
 pub enum KeyAnswer {
@@ -155,14 +156,15 @@ pub enum KeyAnswer {
 pub struct Lease {
     /// Units that the caller may use, at most `want`.
     pub granted: u64,
-    /// Charged units, which is the whole debt.
+    /// Charged units, which are always the whole debt.
     pub charged: u64,
-    /// Time until `need` units, or at least one, are available, in microseconds. 0 if `want` was granted and debts do
-    /// not exceed a limit.
+    /// Time until `need` units, but at least one unit, are available, in microseconds. 0 if `want` units were granted
+    /// and no debt exceeds a limit.
     pub wait_us: u64,
-    /// Units left in the central bucket at each limit, in the order of the call's limits.
+    /// Units that remain in the central bucket under each limit, in the order of the call's limits.
     pub left: Vec<u64>,
-    /// Time until the first fixed window and this lease end, in microseconds. 0 if the key has no fixed window.
+    /// Time until the first fixed window ends, and this lease with it, in microseconds. 0 if the key has no fixed
+    /// window.
     pub ends_us: u64,
 }
 
@@ -176,7 +178,7 @@ pub enum LeaseError {
     Unreachable,
     /// The engine answered with an error.
     Refused,
-    /// A reason of a newer relay.
+    /// A reason from a newer relay that this version does not know.
     #[default]
     #[serde(other)]
     Unknown,
@@ -243,10 +245,10 @@ const fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
-// Parsing and validation of calls and answers. If a value is out of range, the error names its place.
+// Parsing and validation of calls and answers. If a value is out of range, the error contains the path of the value.
 
-/// Error of an invalid call or answer, with the place, the value and the allowed values. For a text, the error contains
-/// only the length, because the text may be a secret of a user.
+/// Error for an invalid call or response, with the path of the invalid value, the value itself and the allowed values.
+/// For a string, the error contains only the length, because the string may be a user's secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadLease(String);
 
@@ -263,7 +265,8 @@ impl BadLease {
         Self(format!("{place}: {value}; allowed: {allowed}"))
     }
 
-    /// Converts an error of `serde_json`. Only its position is kept, because its message quotes values of a wrong type.
+    /// Converts a `serde_json` error. Keeps only the category and the position of the error, because its message quotes
+    /// values of a wrong type.
     fn json(error: &serde_json::Error) -> Self {
         let (line, column) = (error.line(), error.column());
         let kind = match error.classify() {
@@ -277,7 +280,7 @@ impl BadLease {
     }
 }
 
-/// Checks that a text has `least` to `most` bytes.
+/// Checks that a string has `least` to `most` bytes.
 fn length(place: &str, text: &str, least: usize, most: usize) -> Result<(), BadLease> {
     if text.len() < least || text.len() > most {
         let value = format!("{} bytes", text.len());
@@ -286,7 +289,7 @@ fn length(place: &str, text: &str, least: usize, most: usize) -> Result<(), BadL
     Ok(())
 }
 
-/// Checks that a number of elements is in range.
+/// Checks that the number of elements is between `least` and `most`.
 fn count(place: &str, found: usize, least: usize, most: usize) -> Result<(), BadLease> {
     if found < least || found > most {
         return Err(BadLease::new(place, found, format!("{least} to {most}")));
@@ -295,7 +298,7 @@ fn count(place: &str, found: usize, least: usize, most: usize) -> Result<(), Bad
 }
 
 impl LeaseRequest {
-    /// Parses and validates the body of a call.
+    /// Parses and validates the body of a lease call.
     pub fn read(body: &[u8]) -> Result<Self, BadLease> {
         count("body bytes", body.len(), 0, MAX_LEASE_BODY)?;
         let request: Self = serde_json::from_slice(body).map_err(|error| BadLease::json(&error))?;
@@ -347,7 +350,7 @@ impl LeaseKey {
 }
 
 impl LeaseAnswer {
-    /// Parses and validates the body of the answer to a call with these keys.
+    /// Parses and validates the body of the response to a call with the keys `asked`.
     ///
     /// ```
     /// use loudou_api::{LeaseAnswer, LeaseKey, LeaseLimit};

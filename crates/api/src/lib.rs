@@ -1,9 +1,8 @@
-//! Types of all requests and answers of `/v1`, between the filter and the terminal, and between the filter and the
-//! relay.
+//! Types of all `/v1` requests and responses, between the filter and its clients, and between the filter and the relay.
 //!
-//! Times in requests are duration strings (`30m`). Times in answers are integers in nanoseconds of the server's
-//! monotonic clock, and their names end with the unit. An answer also contains `now_ns`, the current time of this
-//! clock. `/v1` only grows, so readers ignore unknown fields.
+//! Times in requests are duration strings (`30m`). Times in responses are integers in nanoseconds of the server's
+//! monotonic clock, and the names of their fields end with the unit. A response also contains `now_ns`, the current
+//! time of this clock. New releases only add fields to `/v1`, so readers ignore unknown fields.
 #![forbid(unsafe_code)]
 
 mod bucket;
@@ -61,14 +60,14 @@ pub const MAX_TOP: usize = loudou_store::top::COUNTERS;
 pub const DEFAULT_TOP: usize = 20;
 /// Maximum length of an edit's reason, in bytes.
 pub const MAX_REASON: usize = 200;
-/// Header that can contain the JSON of a call, as ASCII, instead of the body. In an answer, the header contains the
-/// [`BodyWays`].
+/// Header that can contain the JSON of a call, in ASCII, instead of the body. In a response, the header contains the
+/// [`BodyWays`] of the listener.
 pub const BODY_HEADER: &str = "loudou-body";
 /// Maximum length of the JSON in [`BODY_HEADER`], in bytes. Envoy's default limit for all headers of a request is 60
 /// KiB.
 pub const MAX_BODY_HEADER: usize = 32 * 1024;
 
-/// Places where a listener accepts the JSON of calls.
+/// Ways in which a listener accepts the JSON of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyWays {
     /// In the body, or in [`BODY_HEADER`].
@@ -78,7 +77,7 @@ pub enum BodyWays {
 }
 
 impl BodyWays {
-    /// Returns the name in the header of an answer.
+    /// Returns the name used in the response header.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Any => "any",
@@ -86,7 +85,7 @@ impl BodyWays {
         }
     }
 
-    /// Parses a name.
+    /// Parses a name from the response header.
     pub fn parse(name: &str) -> Option<Self> {
         [Self::Any, Self::Header]
             .into_iter()

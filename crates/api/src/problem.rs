@@ -1,4 +1,4 @@
-//! Errors: `application/problem+json` (RFC 9457). `R` and `E` are the type parameters of [`RuleView`].
+//! Error responses: `application/problem+json` (RFC 9457). `R` and `E` are the type parameters of [`RuleView`].
 
 use loudou_rules::config::{Problem, Severity};
 use serde::{Deserialize, Serialize};
@@ -6,14 +6,15 @@ use serde_json::Value;
 
 use crate::rule::RuleView;
 
-/// Body of every answer with a status of 400 or above, including refused requests.
+/// Body of every response with a status of 400 or above, including the responses to refused
+/// requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProblemAnswer<R = Value, E = Value> {
-    /// URI of the kind of problem, or `about:blank`.
+    /// URI that identifies the kind of problem, or `about:blank`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Kind of problem in words.
+    /// Short description of the kind of problem.
     pub title: String,
     /// HTTP status.
     pub status: u16,
@@ -27,10 +28,10 @@ pub struct ProblemAnswer<R = Value, E = Value> {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub violated_policies: Vec<String>,
-    /// For an invalid body, its problems.
+    /// For an invalid request body, the problems in this body.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<RuleProblem>,
-    /// Number of further problems, which were omitted to limit the length of the answer.
+    /// Number of further problems, which were omitted to limit the length of the response.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub problems_left_out: usize,
     /// For status 429 of the admin API, the time to wait before the next call.

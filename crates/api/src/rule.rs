@@ -1,8 +1,8 @@
 //! `GET /v1/rules`, `GET/PUT/DELETE /v1/rules/{rule}`, `PUT/DELETE /v1/overrides/{rule}/{key}`.
 //!
-//! Rules have the form of rule files, as JSON. `loudou_rules::config::parse_rule` parses it. The type parameters `R` and
-//! `E` are a rule and the body of its edit. In clients both are JSON, and in the server they are types that serialize to
-//! JSON.
+//! A rule is JSON with the same fields as in a rule file. `loudou_rules::config::parse_rule` parses a rule. The type
+//! parameter `R` stands for a rule, and `E` for the body of an edit. In clients, both types are JSON values. In the
+//! server, both are types that serialize to JSON.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -14,50 +14,51 @@ use crate::status::RuleTotals;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rules<R = Value, E = Value> {
-    /// Unique name of the process, as in [`crate::Status::instance`].
+    /// Unique name of the Envoy process, as in [`crate::Status::instance`].
     #[serde(default)]
     pub instance: String,
     /// Current time of the server's monotonic clock.
     pub now_ns: u64,
-    /// Generation of the rules. Instance and generation form the `ETag`.
+    /// Generation number of the rules. The instance and the generation form the `ETag`.
     pub generation: u64,
     /// Rules, in order of evaluation.
     pub rules: Vec<RuleView<R, E>>,
-    /// Value of `cursor` for the next page. Absent on the last page.
+    /// Value of the `cursor` parameter for the next page. Absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 
-/// A rule as in effect, and as in the plugin configuration.
+/// A rule in two versions: as it is in effect, and as it is in the plugin configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RuleView<R = Value, E = Value> {
     /// Name of the rule.
     pub name: String,
-    /// Unique name of the process, as in [`crate::Status::instance`].
+    /// Unique name of the Envoy process, as in [`crate::Status::instance`].
     #[serde(default)]
     pub instance: String,
-    /// Generation at which the rule was read. Send `"INSTANCE-GENERATION"` as `If-Match`.
+    /// Generation of the rules when this rule was read. To edit the rule, send `"INSTANCE-GENERATION"` as `If-Match`.
     pub generation: u64,
     /// Rule in effect.
     pub rule: R,
     /// Rule in the plugin configuration.
     pub base: R,
-    /// Edit of the base, if any.
+    /// Edit that changes `base`, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edit: Option<EditView>,
-    /// The edit as body of `PUT /v1/rules/{rule}`.
+    /// The edit, in the form of the body of `PUT /v1/rules/{rule}`.
     #[serde(default = "none::<E>", skip_serializing_if = "Option::is_none")]
     pub edit_body: Option<E>,
-    /// Overrides that were edited separately, after the edit of the rule. Their values are in `rule`.
+    /// Overrides that were edited separately, after the rule was edited. `rule` contains the values of these overrides.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<OverrideView>,
-    /// Totals of the rule.
+    /// Request totals of the rule.
     pub totals: RuleTotals,
 }
 
 impl<R, E> RuleView<R, E> {
-    /// Returns the value of `If-Match`. If the filter does not report an instance, the value is only the generation.
+    /// Returns the value of the `If-Match` header. If the filter does not report an instance, the value contains only
+    /// the generation.
     pub fn etag(&self) -> String {
         match self.instance.as_str() {
             "" => format!("\"{}\"", self.generation),
@@ -66,7 +67,7 @@ impl<R, E> RuleView<R, E> {
     }
 }
 
-/// Default of `edit_body`. Unlike `Option::default`, it does not require `E: Default` in serde's derive.
+/// Default value of `edit_body`. With `Option::default`, serde's derive would require `E: Default`.
 const fn none<E>() -> Option<E> {
     None
 }
@@ -99,7 +100,7 @@ pub struct OverrideView {
     pub edit: EditView,
 }
 
-/// Answer to `PUT` and `DELETE /v1/rules/{rule}` and `/v1/overrides/{rule}/{key}`.
+/// Response to `PUT` and `DELETE` of `/v1/rules/{rule}` and `/v1/overrides/{rule}/{key}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EditAnswer<R = Value, E = Value> {
@@ -107,20 +108,21 @@ pub struct EditAnswer<R = Value, E = Value> {
     pub dry_run: bool,
     /// Rule in effect before the call.
     pub before: R,
-    /// Rule after the call. Its `generation` is the new generation.
+    /// Rule after the call. The `generation` in this view is the new generation.
     pub after: RuleView<R, E>,
-    /// Change in one line, such as `burst: capacity 15 → 30`. Empty if nothing changed, or only the end.
+    /// The change in one line, such as `burst: capacity 15 → 30`. Empty if nothing changed, or if only the expiry time
+    /// changed.
     pub change: String,
-    /// True if anything changed, or would change in a dry run. Otherwise the call causes no new generation and no
-    /// event.
+    /// True if anything changed, or would change in a dry run. If nothing changes, the call creates neither a new
+    /// generation nor an event.
     #[serde(default = "yes")]
     pub changed: bool,
-    /// Distribution of the change to the other Envoys. Absent without a fleet.
+    /// Status of the distribution to the other Envoys. Absent if there is no fleet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fleet: Option<Spread>,
 }
 
-/// Default of `changed`. In a filter without this field, every accepted edit was a change.
+/// Default value of `changed`. With filters that do not send this field, every accepted edit counts as a change.
 const fn yes() -> bool {
     true
 }

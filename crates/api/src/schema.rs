@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::TopBy;
 
-/// Returns the schema of a string that is one of these values.
+/// Returns the schema of a string that must be one of `values`.
 fn words<T: Serialize>(values: &[T]) -> Schema {
     json_schema!({ "type": "string", "enum": values })
 }

@@ -1,31 +1,31 @@
-//! `GET /v1/top?rule=&by=refused|admitted&limit=`: the keys with the most recent refusals or admissions.
+//! `GET /v1/top?rule=&by=refused|admitted&limit=`: the keys with the highest numbers of recent refusals or admissions.
 
 use serde::{Deserialize, Serialize};
 
 use crate::TopBy;
 
-/// Recent heavy hitters. The counts of a worker in the last quarter of a second may be missing.
+/// Recent heavy hitters. Requests that a worker counted in the last quarter of a second may be missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Top {
     /// Current time of the server's monotonic clock.
     pub now_ns: u64,
-    /// Generation of the rules.
+    /// Generation number of the rules.
     pub generation: u64,
-    /// Counted outcome.
+    /// Outcome that is counted.
     #[cfg_attr(feature = "schema", schemars(schema_with = "crate::schema::top_by"))]
     pub by: TopBy,
-    /// Length of the counted time span, which ends now.
+    /// Length of the counted time span, which ends at `now_ns`.
     pub window_ns: u64,
-    /// Keys with the highest counts, highest first.
+    /// Keys with the highest counts, in descending order.
     pub top: Vec<TopEntry>,
-    /// Sum of all counts, including keys beyond `limit`.
+    /// Sum of all counts, including the counts of keys beyond `limit`.
     #[serde(default)]
     pub total: u64,
     /// Number of keys with a count, including keys beyond `limit`.
     pub keys: u64,
-    /// Upper bound of the count of a key that has no counter. If it is 0, all keys have a counter, and all counts are
-    /// exact.
+    /// Upper bound for the count of any key that has no counter. If this bound is 0, all keys have a counter, and all
+    /// counts are exact.
     pub missing_at_most: u64,
 }
 
@@ -35,17 +35,17 @@ pub struct Top {
 pub struct TopEntry {
     /// Name of the rule.
     pub rule: String,
-    /// Key, as in buckets.
+    /// Key, written as in bucket lists.
     pub key: String,
-    /// Upper bound of the count.
+    /// Upper bound for the true count.
     pub count: u64,
-    /// Maximum error of `count`. The lower bound of the count is `count - error`.
+    /// Maximum error of `count`. The true count is at least `count - error`.
     pub error: u64,
-    /// True if the rule is in shadow mode or off. Requests that count as refused have then passed.
+    /// True if the rule is in shadow mode or off. In that case, requests that are counted as refused were let through.
     #[serde(default, skip_serializing_if = "is_false")]
     pub shadow: bool,
-    /// `refused_since_ns` of the bucket. Also absent if the bucket no longer exists, or if the key is far down in a
-    /// long list.
+    /// `refused_since_ns` of the bucket. Also absent if the bucket no longer exists, or if reading the buckets of a
+    /// long list took too long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_since_ns: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Decides one request in separate steps: reads the bucket's page, decides, and writes the page
+//! Decides on one request in separate steps: reads the bucket's page, decides, and writes the page
 //! back. If another worker has written the page in the meantime, the steps are repeated.
 //!
 //! Each step is a function, so that a test model can interleave the steps of many workers in any
@@ -27,23 +27,23 @@ pub struct Acquire<'a> {
     pub key: &'a str,
     /// Cost and time of the request.
     pub request: BucketRequest,
-    /// Terms of the lease, if many Envoys share the limits.
+    /// Terms of the lease, if a fleet of Envoys shares the limits.
     pub lease: Option<ByLease<'a>>,
 }
 
 /// A decision of a bucket.
 #[derive(Clone, Debug)]
 pub struct Charge {
-    /// The bucket's decision. A banned key is refused without evaluating the limits.
+    /// The bucket's decision. A request with a banned key is refused without evaluating the limits.
     pub answer: Result<BucketDecision, Ban>,
-    /// Receipt for giving the cost back; `None` if the request is refused.
+    /// Receipt for returning the cost. `None` if the request is refused or waits for a lease.
     pub receipt: Option<Receipt>,
-    /// Effect on the lease. A request that waits for the lease has taken nothing.
+    /// Effect of the request on the lease. A request that waits for the lease has taken nothing.
     pub leased: Option<Leased>,
 }
 
-/// An [`Acquire`] in progress. Call [`read`](Self::read) and [`write`](Self::write) in turn until a
-/// write succeeds.
+/// An [`Acquire`] in progress. Call [`read`](Self::read) and [`write`](Self::write) alternately
+/// until a write succeeds.
 #[derive(Debug)]
 pub struct Attempt<'a> {
     acquire: Acquire<'a>,
@@ -53,7 +53,7 @@ pub struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
-    /// Creates an attempt before its first step.
+    /// Creates an attempt, without reading the page yet.
     pub fn new(table: &'a Table, acquire: Acquire<'a>) -> Self {
         Self::at(table, table.id(acquire.rule.tag(), acquire.key), acquire)
     }
@@ -87,14 +87,15 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Returns true if the planned decision makes the request wait for a lease. Such a request
-    /// takes nothing.
+    /// Returns true if the planned decision makes the request wait for a lease. A request that
+    /// waits for a lease takes nothing.
     pub fn waits_for_lease(&self) -> bool {
         let leased = self.planned.as_ref().and_then(|charge| charge.leased);
         leased.is_some_and(Leased::waits)
     }
 
-    /// Limits the wait of the request to `patience`. The next read applies it.
+    /// Limits the wait of the request to `patience`. The new limit takes effect at the next
+    /// [`read`](Self::read).
     pub const fn shorten(&mut self, patience: Nanos) {
         self.acquire.request.patience = patience;
     }
@@ -147,8 +148,8 @@ impl<'a> Attempt<'a> {
         }))
     }
 
-    /// Decides with the bucket in `slot`. A request of a banned key takes nothing. A refusal that
-    /// reaches the penalty's threshold bans the key.
+    /// Decides on the request with the bucket in `slot`. A request with a banned key takes nothing.
+    /// A refusal that reaches the penalty's threshold bans the key.
     fn answer(
         &self,
         slot: &mut Slot,
@@ -177,8 +178,9 @@ impl<'a> Attempt<'a> {
                 (answer, Some(leased))
             }
         };
-        // A request that is refused only because this worker holds too many requests is not a
-        // strike. Other clients may have filled the worker.
+        // A refusal counts as a strike only if the wait of the request was not bounded. Otherwise,
+        // the bounded wait may be the only reason for the refusal, for example because other
+        // clients have filled this worker.
         let strikes = answer.is_refused() && !request.is_wait_bounded();
         if let Some(penalty) = penalty.filter(|_| strikes) {
             slot.ban_history.strike(penalty, now);
@@ -187,8 +189,8 @@ impl<'a> Attempt<'a> {
             slot.flags &= !FLAG_PINNED;
         }
         if leased.is_none() {
-            // The instant of the decision is passed along, because a request with cost 0 does not
-            // store it in the bucket.
+            // `note` takes the time of the decision from `answer`, because a request with a cost of
+            // 0 does not store this time in the bucket.
             slot.note(limits, &answer);
         } else {
             let keeps_debt = lease.is_some_and(ByLease::gives_credit);
@@ -198,8 +200,8 @@ impl<'a> Attempt<'a> {
         (slot.ban_history.ban(now).map_or(Ok(answer), Err), leased)
     }
 
-    /// Writes the decision. Returns `None` if another worker wrote the page first. The caller must
-    /// then read again.
+    /// Writes the page with the decision. Returns `None` if another worker wrote the page first. In
+    /// that case, the caller must call [`read`](Self::read) again.
     pub fn write(
         &mut self,
         store: &mut dyn SharedData,
@@ -209,7 +211,8 @@ impl<'a> Attempt<'a> {
         match self.change.write(store, stats) {
             Ok(Written::Done) => Some(Ok(*charge)),
             Ok(Written::Conflict) => None,
-            // A refusal takes nothing, so the verdict stands. Only its count is lost.
+            // A refusal takes nothing, so the verdict remains valid even though the page was not
+            // written. Only the count of this refusal is lost.
             Err(GaveUp::Conflicts | GaveUp::Failed) if is_refused(&charge.answer) => {
                 stats.lost_counts = stats.lost_counts.saturating_add(1);
                 Some(Ok(*charge))
@@ -229,7 +232,7 @@ fn is_refused(answer: &Result<BucketDecision, Ban>) -> bool {
 }
 
 impl Table {
-    /// Decides, and takes the cost if the request is admitted.
+    /// Decides on a request, and takes its cost if the request is admitted.
     pub fn charge(
         &self,
         store: &mut dyn SharedData,
@@ -262,16 +265,17 @@ impl Table {
     }
 }
 
-/// Maximum number of words in a bucket that is decided in place: enough for eight limits with a
-/// word each.
+/// Maximum number of words in a bucket that the fast path can handle: enough for eight limits with
+/// one word each.
 const MAX_FAST_WORDS: usize = 8;
 
 impl Attempt<'_> {
-    /// Decides in the page itself, in one step of the store. Returns `None`, and changes nothing, if
-    /// the store has no such step, or if the request does not qualify for the fast path.
+    /// Decides on the request and updates the page in place, in a single operation of the store.
+    /// Returns `None`, and changes nothing, if the store has no such operation, or if the request
+    /// does not qualify for the fast path.
     pub fn decide_in_place(&self, store: &mut dyn SharedData) -> Option<Charge> {
-        // Shared data for Wasm has no such step, and asking for it would take 2 % of a decision's
-        // instructions.
+        // The shared data of the Wasm host has no such operation, and attempting it would cost 2 %
+        // of a decision's instructions.
         if cfg!(target_arch = "wasm32") || !self.acquire.may_be_fast() {
             return None;
         }
@@ -285,7 +289,7 @@ impl Attempt<'_> {
         planned.filter(|_| is_done).map(|charge| *charge)
     }
 
-    /// Decides on the fast path, in the page as it was read.
+    /// Decides on the fast path, in the copy of the page that was read.
     fn plan_fast(&mut self) -> Option<Box<Charge>> {
         if !self.acquire.may_be_fast() {
             return None;
@@ -301,10 +305,11 @@ impl Acquire<'_> {
         self.lease.is_none() && self.request.cost > 0 && !self.limits.holds_until_end()
     }
 
-    /// The fast path, which decides in place. It handles most requests: the bucket is in its page,
-    /// the rule is unchanged, the slot has no optional parts that matter, and the request is
-    /// admitted at once or refused. Otherwise it returns `None` and changes nothing.
-    /// [`Attempt::plan`] then decides, with the same result as the fast path where both apply.
+    /// Fast path, which decides in place. The fast path handles most requests: the bucket exists,
+    /// the rule has not changed, the slot has no optional parts that matter, and the request is
+    /// either refused or admitted without a wait. For all other requests, the fast path returns
+    /// `None` and changes nothing. [`Attempt::plan`] then decides instead. For a request that both
+    /// functions can handle, they return the same result.
     #[inline]
     fn plan_fast(&self, id: BucketId, mut slot: FastSlot<'_>) -> Option<Box<Charge>> {
         let limits = self.limits;
@@ -344,45 +349,47 @@ impl Acquire<'_> {
     }
 }
 
-/// Returns the promise root for a bucket with this origin. It is never 0, which means "no promise".
+/// Returns the root for this origin. The root identifies the requests that wait in a bucket and
+/// have been promised a time. The root is never 0, because 0 means that there is no promise.
 pub(crate) fn root_of(origin: u32) -> u64 {
     u64::from(origin).saturating_add(1)
 }
 
-/// Receipt for what a request took from a bucket: the bucket's address, the amount, and the origin
-/// in its slot.
+/// Receipt for the units that a request took from a bucket: the bucket's address, the amount, and
+/// the origin of the bucket's slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
     pub(crate) id: BucketId,
     pub(crate) taken: Taken,
     pub(crate) origin: u32,
-    /// If the request waits, the rule version that the amount belongs to. After an edit, it is the
-    /// version to which the amount was converted.
+    /// If the request waits, the rule version under which `taken` is valid. After an edit, this is
+    /// the version to which `taken` was converted.
     pub(crate) version: u32,
-    /// If the request waits, the root of the promises that count it (see [`root_of`]); otherwise 0.
+    /// If the request waits, the root that identifies the group of waiting requests to which it
+    /// belongs (see [`root_of`]). Otherwise 0.
     pub(crate) root: u64,
     /// True if the lease covered the cost, so that the local limits were not charged.
     pub(crate) is_leased: bool,
-    /// Time at which the request took permits that it returns at its end. `None` if it took none,
-    /// so a limit of requests in flight gets nothing back, even if an edit has added such a limit
-    /// since.
+    /// Time at which the request took permits, which it returns at its end. `None` if the request
+    /// took no permits. In that case, it returns none, even if an edit has since added a limit on
+    /// requests in flight.
     pub(crate) permits_at: Option<Nanos>,
     /// Time at which the leased tokens that covered the cost expire. Zero if no leased tokens were
     /// taken.
     pub(crate) tokens_end: Nanos,
-    /// Number of Envoys by which the limits were divided when the cost was taken; 0 if they were
-    /// not divided.
+    /// Number of Envoys by which the limits were divided when the cost was taken; 0 if the limits
+    /// were not divided.
     pub(crate) envoys: u32,
 }
 
 impl Receipt {
-    /// Creates a receipt for `request`, which is about to take from the bucket in `slot`.
+    /// Creates a receipt for `request`, before the request takes units from the bucket in `slot`.
     pub(crate) fn new(id: BucketId, slot: &Slot, request: &BucketRequest) -> Self {
         Self::of(id, Taken::new(&slot.bucket, request), slot.origin)
     }
 
-    /// Marks the request as waiting. `root` is the root of the bucket's promises before the
-    /// request.
+    /// Marks the request as waiting. `root` is the root of the requests that were already waiting
+    /// in the bucket, or 0.
     pub(crate) fn wait(&mut self, version: u32, root: u64) {
         self.version = version;
         self.root = match root {
@@ -391,7 +398,7 @@ impl Receipt {
         };
     }
 
-    /// Creates a receipt for `taken` from the bucket with this address and origin.
+    /// Creates a receipt for units that were taken from the bucket with this address and origin.
     pub(crate) const fn of(id: BucketId, taken: Taken, origin: u32) -> Self {
         Self {
             id,
@@ -406,12 +413,12 @@ impl Receipt {
         }
     }
 
-    /// If the request waits, the rule version that the receipt belongs to.
+    /// Returns the rule version under which the receipt of a waiting request is valid.
     pub const fn version(&self) -> u32 {
         self.version
     }
 
-    /// Amount taken.
+    /// Returns the amount that the request took.
     pub const fn taken(&self) -> &Taken {
         &self.taken
     }
@@ -421,8 +428,8 @@ impl Receipt {
         self.is_leased
     }
 
-    /// Moves the receipt of a waiting request to a later rule version. `taken` is the amount in
-    /// that version, if it changed.
+    /// Converts the receipt of a waiting request to a later rule version. `taken` is the amount
+    /// under that version, if the amount changed.
     pub fn bring_forward(&mut self, version: u32, taken: Option<Taken>) {
         self.version = version;
         if let Some(taken) = taken {
@@ -436,14 +443,14 @@ impl Receipt {
     }
 }
 
-/// Counters of the side effects of decisions.
+/// Counters for the side effects of decisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreStats {
-    /// Number of new buckets that did not evict another one.
+    /// Number of new buckets that did not evict another bucket.
     pub created: u64,
     /// Number of idle buckets that were evicted.
     pub evicted_lossless: u64,
-    /// Number of evicted buckets with used capacity.
+    /// Number of buckets that were evicted before they were idle.
     pub evicted_lossy: u64,
     /// Number of retries after conflicts.
     pub cas_retries: u64,
@@ -451,7 +458,8 @@ pub struct StoreStats {
     pub cas_give_ups: u64,
     /// Number of refusals that could not be counted in their bucket.
     pub lost_counts: u64,
-    /// Number of costs that could not be given back. They stay taken until they expire.
+    /// Number of requests whose cost could not be given back. The units stay taken until they
+    /// expire.
     pub lost_returns: u64,
     /// Number of responses that could not be counted for their upstream.
     pub lost_responses: u64,

@@ -11,7 +11,7 @@ use crate::shared_data::{SharedData, Written};
 use crate::table::Table;
 use crate::table::{Age, LiveRule};
 
-/// An operator's ban or unban of a key of a rule.
+/// An operator's request to ban or unban a key under a rule.
 #[derive(Clone, Copy, Debug)]
 pub struct SetBan<'a> {
     /// The rule.
@@ -24,13 +24,13 @@ pub struct SetBan<'a> {
     pub clock: Clock,
 }
 
-/// The change of a ban.
+/// A change to the ban of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BanChange {
-    /// Bans for this duration from now on, or for ever if `None`. An earlier ban that ends later
-    /// keeps its end, and becomes an operator's ban.
+    /// Bans the key for this duration from now on, or forever if `None`. An earlier ban that would
+    /// end later keeps its end, but becomes an operator's ban.
     Banned(Option<Nanos>),
-    /// Like [`BanChange::Banned`], but replaces any earlier ban, even one with a later end.
+    /// Like [`BanChange::Banned`], but replaces any earlier ban, even a ban with a later end.
     Replaced(Option<Nanos>),
     /// Unbans the key, and forgets its strikes and past bans.
     Free,
@@ -41,17 +41,17 @@ pub enum BanChange {
 pub enum BanEffect {
     /// Something changed.
     Changed,
-    /// Nothing changed, because the bucket already had this state.
+    /// Nothing changed, because the bucket was already in this state.
     #[default]
     None,
-    /// The bucket did not have the state that the caller expects, so nothing changed.
+    /// The bucket was not in the state that the caller expected, so nothing changed.
     Unexpected,
 }
 
 /// A [`SetBan`] in progress.
 struct Setting<'a> {
     set: SetBan<'a>,
-    /// Returns true if the bucket has the state that the caller expects.
+    /// Returns true if the bucket is in the state that the caller expects.
     only_if: &'a dyn Fn(Option<&Slot>) -> bool,
     change: PageChange<'a>,
     before: Option<Slot>,
@@ -109,7 +109,7 @@ impl Setting<'_> {
     }
 }
 
-/// Bans from `now` on. An earlier ban with a later end is kept unless `replaces` is true.
+/// Bans the key from `now` on. An earlier ban with a later end is kept unless `replaces` is true.
 fn impose(slot: &mut Slot, now: Nanos, span: Option<Nanos>, replaces: bool) {
     let mut ban_history = slot.ban_history;
     ban_history.impose(now, span);
@@ -125,8 +125,8 @@ fn impose(slot: &mut Slot, now: Nanos, span: Option<Nanos>, replaces: bool) {
 }
 
 impl Table {
-    /// Bans or unbans a key, and returns its bucket before the change. If there is no bucket, a ban
-    /// creates one and an unban has no effect.
+    /// Bans or unbans a key, and returns its bucket as it was before the change. If there is no
+    /// bucket, a ban creates one and an unban has no effect.
     pub fn set_ban(
         &self,
         store: &mut dyn SharedData,
@@ -138,7 +138,7 @@ impl Table {
     }
 
     /// Like [`Table::set_ban`], but changes nothing unless `only_if` returns true for the bucket.
-    /// Also returns the effect.
+    /// Also returns the effect of the call.
     pub fn set_ban_if(
         &self,
         store: &mut dyn SharedData,

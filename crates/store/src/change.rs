@@ -1,8 +1,9 @@
 //! Changes one page in separate steps: reads it, changes a slot, and writes it back. If another
 //! worker has written the page in the meantime, the steps are repeated.
 //!
-//! Every change of a bucket uses [`PageChange`]: requests, returns, bans, leases, resets, and the
-//! sweep. Each step is a function, so that a test model can run other workers between the steps.
+//! Every operation that changes a bucket uses [`PageChange`]: requests, returned costs, bans,
+//! leases, resets and the sweep. Each step is a function, so that a test model can run other
+//! workers between the steps.
 
 use loudou_limiter::{Clock, Limits};
 
@@ -12,16 +13,16 @@ use crate::shared_data::{Cas, MAX_RETRIES, SharedData, Written};
 use crate::table::{Age, LiveRule};
 use crate::table::{BucketId, StoreKey, Table};
 
-/// A page that is being changed. Call [`read`](Self::read) and [`write`](Self::write) in turn until
-/// a write succeeds.
+/// A page that is being changed. Call [`read`](Self::read) and [`write`](Self::write) alternately
+/// until a write succeeds.
 #[derive(Debug)]
 pub(crate) struct PageChange<'a> {
     table: &'a Table,
     pub(crate) id: BucketId,
-    /// Key of the bucket, which is stored as its name if the bucket is new.
+    /// Key of the bucket. If the bucket is new, the key is stored as its name.
     key: &'a str,
     pub(crate) page_key: StoreKey,
-    /// The page as read. After a change, the page to write.
+    /// The page as it was read. After a change, this is the page to write.
     pub(crate) page: PageBytes,
     expected: Cas,
     /// Outcome of the eviction for a new bucket. `None` if the change creates no bucket.
@@ -30,7 +31,7 @@ pub(crate) struct PageChange<'a> {
 }
 
 impl<'a> PageChange<'a> {
-    /// Creates a change before its first step.
+    /// Creates a change, without reading the page yet.
     pub(crate) fn new(table: &'a Table, id: BucketId, key: &'a str) -> Self {
         Self {
             table,
@@ -51,8 +52,8 @@ impl<'a> PageChange<'a> {
         Ok(())
     }
 
-    /// Returns the bucket's slot, converted to the rule version in force, and its index. If the
-    /// bucket is missing, returns a new slot without an index.
+    /// Returns the bucket's slot, converted to the current version of the rule, and its index. If
+    /// the bucket is missing, returns a new slot without an index.
     pub(crate) fn slot(
         &mut self,
         rule: &dyn LiveRule,
@@ -88,7 +89,7 @@ impl<'a> PageChange<'a> {
         Ok(Slot::new((rule, limits), self.id, origin, clock))
     }
 
-    /// Writes a slot at `index`, or appends it if there is no index.
+    /// Writes the slot at `index`, or appends the slot if there is no index.
     pub(crate) fn put(&mut self, index: Option<usize>, slot: &Slot) {
         match index {
             Some(index) => self.page.replace(index, slot),
@@ -96,8 +97,8 @@ impl<'a> PageChange<'a> {
         }
     }
 
-    /// Writes the page. [`Written::Conflict`] means that another worker wrote the page first. The
-    /// caller must then read again.
+    /// Writes the page. [`Written::Conflict`] means that another worker wrote the page first. In
+    /// that case, the caller must call [`read`](Self::read) again.
     pub(crate) fn write(
         &mut self,
         store: &mut dyn SharedData,

@@ -1,11 +1,11 @@
-//! Health of an upstream: the error share among its recent responses, and the failing state that
-//! [`UpstreamCondition`] derives from it.
+//! Health of an upstream: the error rate of its recent responses, and the failing state that an
+//! [`UpstreamCondition`] derives from this rate.
 //!
-//! The time window consists of ten slots whose starts are multiples of the slot length. The
-//! newest slot is only partly over, so the window covers between nine tenths and all of its length.
-//! The state is updated with each response and at each start of a slot. The error share changes
-//! only at these instants, so all readers of the same counts see the same state, no matter when
-//! they read it.
+//! The time window consists of ten slots, which start at multiples of the slot length. The newest
+//! slot is still in progress, so the window covers at least nine tenths of its nominal length. The
+//! failing state is updated at each response and at the start of each slot. The error rate changes
+//! only at these times, so all readers of the same counts see the same state, no matter when they
+//! read it.
 
 use alloc::vec::Vec;
 
@@ -31,7 +31,8 @@ pub struct Count {
 }
 
 impl Count {
-    /// Compares the error share with `share` (`Greater` if it is above) without a division.
+    /// Compares the error rate with `share` without a division. Returns `Greater` if the error rate
+    /// is higher.
     fn compare(self, share: loudou_limiter::Decimal) -> core::cmp::Ordering {
         let errors = u64::from(self.errors).saturating_mul(1_000);
         let share = u64::from(share.thousandths());
@@ -65,12 +66,12 @@ impl Health {
         }
     }
 
-    /// Returns true if the upstream fails, so that the rule applies.
+    /// Returns true if the upstream is failing, so that the rule applies.
     pub const fn fails(&self) -> bool {
         self.fails
     }
 
-    /// When [`fails`](Self::fails) last changed.
+    /// Returns the time at which [`fails`](Self::fails) last changed.
     pub const fn since(&self) -> Nanos {
         self.since
     }
@@ -85,10 +86,10 @@ impl Health {
         sum
     }
 
-    /// Advances the window to `now`. Does nothing if the clock went back.
+    /// Advances the window to `now`. Does nothing if the clock went backwards.
     pub fn advance(&mut self, when: &UpstreamCondition, now: Nanos) {
         let current = number(now, self.slot);
-        // After `SLOTS` steps the window is empty, so more steps change nothing.
+        // After `SLOTS` steps, the window is empty, so further steps would change nothing.
         for _ in 0..SLOTS {
             if self.newest >= current {
                 return;
@@ -102,7 +103,7 @@ impl Health {
         self.newest = self.newest.max(current);
     }
 
-    /// Counts a response.
+    /// Counts a response of the upstream.
     pub fn respond(&mut self, when: &UpstreamCondition, is_error: bool, now: Nanos) {
         self.advance(when, now);
         if let Some(count) = self.newest_count() {
@@ -139,7 +140,7 @@ impl Health {
         self.counts.get_mut(index)
     }
 
-    /// Appends the encoded bytes to `out`.
+    /// Encodes the health and appends it to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&[VERSION, self.fails.into()]);
         for number in [self.slot.get(), self.newest, self.since.get()] {
@@ -151,8 +152,8 @@ impl Health {
         }
     }
 
-    /// Decodes the output of [`Health::encode`], and returns the remaining bytes. `None` if the
-    /// bytes are invalid.
+    /// Decodes the output of [`Health::encode`], and also returns the remaining bytes. Returns
+    /// `None` if the bytes are invalid.
     pub fn decode(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let ([VERSION, fails], mut rest) = bytes.split_first_chunk()? else {
             return None;

@@ -1,4 +1,5 @@
-//! Leases of buckets: requests take tokens from a lease, and the relay's answers change it.
+//! Leases of buckets: requests take tokens from a lease, and responses from the relay update the
+//! lease.
 
 use loudou_limiter::lease::{Lease, LeaseVerdict, Phase, Terms};
 use loudou_limiter::{BucketDecision, BucketRequest, Clock, Limits};
@@ -14,20 +15,20 @@ use crate::table::{BucketId, Table};
 /// Terms on which a request takes tokens from its bucket's lease.
 #[derive(Clone, Copy, Debug)]
 pub struct ByLease<'a> {
-    /// The limits, in the form that all Envoys share.
+    /// The limits, in the form in which the fleet shares them.
     pub terms: &'a Terms,
     /// Phase of the request's wait for the lease.
     pub phase: Phase,
-    /// True if a request may be held for the engine's answer. Otherwise, a request beyond the credit
-    /// is refused.
+    /// True if a request may be held until the engine answers. Otherwise, a request that exceeds
+    /// the credit is refused.
     pub holds: bool,
     /// True if the engine is unreachable.
     pub is_down: bool,
-    /// What happens to requests while the engine is unreachable.
+    /// Decision on requests while the engine is unreachable.
     pub outage: Outage,
 }
 
-/// What happens to requests while the engine is unreachable.
+/// Decision on requests while the engine is unreachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outage {
     /// The local bucket decides, with the limits divided by this number of Envoys.
@@ -38,23 +39,23 @@ pub enum Outage {
     Refuse,
 }
 
-/// The effect of a request on its lease.
+/// Effect of a request on the lease of its bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leased {
     /// Verdict of the lease.
     pub verdict: LeaseVerdict,
-    /// True if the engine should be asked for more tokens.
+    /// True if this Envoy should ask the engine for more tokens.
     pub is_due: bool,
 }
 
-/// The bucket whose lease changes.
+/// A bucket whose lease is to be changed.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseOf<'a> {
     /// The rule.
     pub rule: &'a dyn LiveRule,
     /// The limits of the key.
     pub limits: &'a Limits,
-    /// [`limits`](Self::limits) in the form that all Envoys share.
+    /// [`limits`](Self::limits) in the form in which the fleet shares them.
     pub terms: &'a Terms,
     /// The key.
     pub key: &'a str,
@@ -64,8 +65,8 @@ pub struct LeaseOf<'a> {
     pub clock: Clock,
 }
 
-/// A lease change in progress. Call [`read`](Self::read) and [`write`](Self::write) in turn until a
-/// write succeeds.
+/// A lease change in progress. Call [`read`](Self::read) and [`write`](Self::write) alternately
+/// until a write succeeds.
 #[derive(Debug)]
 pub struct Leasing<'a> {
     of: LeaseOf<'a>,
@@ -75,7 +76,7 @@ pub struct Leasing<'a> {
 }
 
 impl<'a> Leasing<'a> {
-    /// Creates a change before its first step.
+    /// Creates a lease change, without reading the page yet.
     pub fn new(table: &'a Table, of: LeaseOf<'a>) -> Self {
         Self {
             of,
@@ -95,7 +96,7 @@ impl<'a> Leasing<'a> {
         Ok(())
     }
 
-    /// Applies the change to the page. Returns true if the page has to be written.
+    /// Applies the lease change to the page. Returns true if the page must be written.
     fn plan(&mut self, change: &mut dyn FnMut(&mut Lease)) -> Result<bool, GaveUp> {
         let LeaseOf {
             rule,
@@ -121,8 +122,8 @@ impl<'a> Leasing<'a> {
         Ok(true)
     }
 
-    /// Writes the changed page. Returns `None` if another worker wrote the page first. The caller
-    /// must then read again.
+    /// Writes the changed page. Returns `None` if another worker wrote the page first. In that
+    /// case, the caller must call [`read`](Self::read) again.
     pub fn write(
         &mut self,
         store: &mut dyn SharedData,
@@ -155,20 +156,20 @@ impl Leased {
         matches!(self.verdict, LeaseVerdict::Local)
     }
 
-    /// Returns true if the lease admits the request by its tokens or its credit.
+    /// Returns true if the lease admits the request, either with tokens or on credit.
     pub(crate) const fn admits(self) -> bool {
         matches!(self.verdict, LeaseVerdict::Admit)
     }
 }
 
 impl ByLease<'_> {
-    /// Returns true if requests may pass before the engine has granted tokens for them.
+    /// Returns true if requests may be admitted before the engine has granted tokens for them.
     pub(crate) const fn gives_credit(&self) -> bool {
         self.terms.settings().credit > 0
     }
 
-    /// Decides with the slot's lease, or with [`Outage`] while the engine is unreachable. If the
-    /// request has to wait, the returned decision takes nothing.
+    /// Decides on the request with the slot's lease, or with [`Outage`] while the engine is
+    /// unreachable. A request that must wait for the lease takes nothing.
     pub(crate) fn answer(
         &self,
         slot: &mut Slot,
@@ -207,7 +208,7 @@ impl ByLease<'_> {
 
 impl Table {
     /// Changes the lease of a bucket. After a conflict, `change` is called again with the current
-    /// lease. Only its last result is kept.
+    /// lease. Only the result of the last call is stored.
     pub fn lease(
         &self,
         store: &mut dyn SharedData,

@@ -1,24 +1,24 @@
-//! The bounded store of Loudou's buckets. It keeps a fixed number of buckets in a key-value store
-//! that cannot list, delete or expire keys. Workers share it without locks, so they never wait for
-//! each other.
+//! Bounded store for Loudou's buckets. This crate keeps at most a fixed number of buckets in a
+//! key-value store that cannot list, delete or expire keys. Workers share the store without locks,
+//! so they never wait for each other.
 //!
 //! [`SharedData`] is the interface of that key-value store, with exactly the semantics of Envoy's
-//! shared data. Buckets live in pages ([`page`]), and [`Table`] finds the page of a bucket by a
-//! seeded hash.
+//! shared data. Buckets are stored in pages ([`page`]), and [`Table`] finds the page of a bucket
+//! with a seeded hash of its rule and key.
 //!
-//! These types change buckets, all with compare-and-swap:
+//! The following types and functions change stored values, all with compare-and-swap:
 //!
-//! - [`Acquire`] decides a request and takes its cost.
-//! - [`Release`] gives a cost back.
-//! - [`Leasing`] changes the lease of a limit that many Envoys share.
-//! - [`SetBan`] and the sweep change existing buckets.
-//! - [`swap`](mod@swap) changes other values.
+//! - [`Acquire`] decides on a request and takes its cost.
+//! - [`Release`] gives back the cost of a request.
+//! - [`Leasing`] changes a bucket's lease of limits that a fleet of Envoys shares.
+//! - [`SetBan`] bans or unbans a key, and the sweep converts buckets after an edit of their rule.
+//! - [`swap`](mod@swap) changes values other than pages.
 //!
-//! [`names`] stores the printable keys in separate values next to the pages, and [`scan`] searches
-//! many pages for a text. [`memory`] and [`paged`] are stores for tests and replays, and
+//! [`names`] stores the printable keys in values separate from the pages, and [`scan`] searches
+//! many pages for a string. [`memory`] and [`paged`] are stores for tests and replays, and
 //! [`overlay`] is a store for previews. [`upstreams`] counts the responses of upstreams
-//! ([`health`]), and [`top`] counts the most frequent keys. The store knows a rule only through its
-//! [`LiveRule`].
+//! ([`health`]), and [`top`] counts the most frequent keys. The store accesses rules only through
+//! the [`LiveRule`] trait.
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(

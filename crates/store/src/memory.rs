@@ -93,7 +93,7 @@ mod tests {
         let mut store = MemoryStore::new();
         let mut value = Vec::new();
         assert_eq!(store.get(b"k", &mut value), Ok(None));
-        // A missing key ignores the expected version.
+        // A write to a missing key ignores the expected version.
         assert_eq!(store.set(b"k", b"1", CAS_ABSENT), Ok(Written::Done));
         assert_eq!(store.set(b"k", b"2", CAS_ABSENT), Ok(Written::Conflict));
         let cas = store.get(b"k", &mut value).expect("get").expect("present");
@@ -103,7 +103,7 @@ mod tests {
             Ok(Written::Conflict),
             "a stale version"
         );
-        // 0 overwrites unconditionally.
+        // An expected version of 0 overwrites the value unconditionally.
         assert_eq!(store.set(b"k", b"5", CAS_OVERWRITE), Ok(Written::Done));
         store.get(b"k", &mut value).expect("get");
         assert_eq!(value, b"5");

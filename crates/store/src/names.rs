@@ -1,5 +1,6 @@
-//! Printable keys of a page's buckets. They are stored in a separate value, which is written only
-//! when a bucket is created, so the page that every request reads and writes stays small.
+//! Printable keys of a page's buckets. These names are stored in a separate value, which is written
+//! only when a bucket is created. The page that every request reads and writes therefore stays
+//! small.
 //!
 //! ```text
 //! names  "LN" | version u8 | entry…      entry  fingerprint u64 | length u8 | bytes
@@ -15,8 +16,9 @@ const MAGIC: [u8; 3] = *b"LN\x01";
 pub(crate) const KIND: u8 = b'n';
 /// Maximum stored size of a key, in bytes. Longer keys are truncated.
 pub const MAX_KEY: usize = 128;
-/// Maximum number of names. Two workers may add names at the same time, each with its own version
-/// of the page. There is room for twice as many names as buckets, so both workers' names are kept.
+/// Maximum number of names for one page. Two workers may add names at the same time, each for a
+/// different version of the page. There is room for twice as many names as buckets, so that the
+/// names of both workers are kept.
 pub const ENTRIES: usize = 2 * SLOTS;
 
 /// Maximum encoded size of `entries` names with keys of `key` bytes.
@@ -25,7 +27,7 @@ pub const fn bytes(entries: usize, key: usize) -> usize {
     entries.saturating_mul(entry).saturating_add(MAGIC.len())
 }
 
-/// Iterates over the fingerprints and keys in stored names. An unreadable value has none.
+/// Iterates over the fingerprints and keys in stored names. An unreadable value counts as empty.
 pub(crate) fn entries(bytes: &[u8]) -> impl Iterator<Item = (u64, &str)> {
     let mut rest = bytes.strip_prefix(&MAGIC).unwrap_or_default();
     let entries = core::iter::from_fn(move || {
@@ -45,7 +47,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Decodes names. An unreadable value has none.
+    /// Decodes names. An unreadable value counts as empty.
     pub fn decode(bytes: &[u8]) -> Self {
         let entries = entries(bytes).map(|(fingerprint, name)| (fingerprint, name.to_string()));
         Self {
@@ -75,7 +77,8 @@ impl Names {
             .map(|(_, name)| name.as_str())
     }
 
-    /// Returns true if the next key replaces another one.
+    /// Returns true if there is no room for another name, so that the next name replaces an old
+    /// name.
     pub fn is_full(&self) -> bool {
         self.entries.len() >= ENTRIES
     }

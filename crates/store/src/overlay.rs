@@ -1,8 +1,9 @@
-//! Shared data for previews: reads come from the underlying store, and writes stay in separate
-//! memory.
+//! Shared data for previews: reads return the values of the underlying store, and writes are kept
+//! in separate memory.
 //!
-//! Each value is read from the underlying store only once. The user of an overlay therefore sees
-//! one unchanging state, without conflicts, while other workers write.
+//! Each value is read from the underlying store only once. To the user of an overlay, a value
+//! therefore never changes and causes no conflicts, even while other workers write to the
+//! underlying store.
 
 use alloc::vec::Vec;
 
@@ -11,10 +12,10 @@ use crate::shared_data::{CAS_OVERWRITE, Cas, SharedData, StoreFailed, Written};
 /// Version of a value that the overlay has read but not written.
 const FIRST: Cas = 1;
 
-/// Shared data on top of other shared data, which is never written.
+/// Shared data on top of other shared data, to which it never writes.
 pub struct Overlay<'a> {
     below: &'a mut dyn SharedData,
-    /// Entries in key order.
+    /// Entries, sorted by key.
     entries: Vec<Entry>,
     last_cas: Cas,
 }
@@ -23,7 +24,7 @@ struct Entry {
     key: Vec<u8>,
     /// Value in the underlying store; `None` if the key is missing there.
     read: Option<Vec<u8>>,
-    /// Value written since, and its version.
+    /// Value that was written to the overlay, and its version.
     written: Option<(Vec<u8>, Cas)>,
 }
 
@@ -36,7 +37,7 @@ impl core::fmt::Debug for Overlay<'_> {
 }
 
 impl<'a> Overlay<'a> {
-    /// Creates an overlay of `below` without writes.
+    /// Creates an empty overlay on top of `below`.
     pub fn new(below: &'a mut dyn SharedData) -> Self {
         Self {
             below,
@@ -52,7 +53,7 @@ impl<'a> Overlay<'a> {
         }
     }
 
-    /// Returns the entry of a key, which is read from the underlying store at its first use.
+    /// Returns the entry of a key. The first access reads the value from the underlying store.
     fn entry(&mut self, key: &[u8]) -> Result<&mut Entry, StoreFailed> {
         let found = self
             .entries
@@ -118,7 +119,8 @@ mod tests {
         cas.map(|_cas| value)
     }
 
-    /// Checks that the overlay has the same traps as the store below; see `memory`.
+    /// Checks that writes to an overlay have the same pitfalls as writes to the underlying store;
+    /// see `memory`.
     #[test]
     fn writes_are_as_in_shared_data_and_stay_above() {
         let mut below = MemoryStore::new();

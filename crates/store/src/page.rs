@@ -15,21 +15,22 @@
 //!       word u64…
 //! ```
 //!
-//! Numbers are little endian. Zeros at the end of a bucket's words and of the units left at later
-//! limits are omitted. One field stores either of two instants: the end of permits, which is after
-//! the last touch of the bucket, or the beginning of a run of refusals, which is not
-//! ([`codec::Instant`]).
+//! Numbers are little-endian. Trailing zeros are omitted from a bucket's words, and from the list
+//! of remaining units that follows a lease. One field stores either of two times: the expiry of
+//! permits, which is after the last touch of the bucket, or the start of a run of refusals, which
+//! is not after the last touch ([`codec::Instant`]).
 //!
 //! A slot stores the time at which it becomes idle and the time until which requests in flight hold
-//! permits. So eviction does not need the rule or its limits ([`mod@victim`]).
+//! permits. Eviction therefore does not need the rule or its limits ([`mod@victim`]).
 //!
-//! Each slot has an *origin*, a number that changes when the bucket is created and when an edit of
-//! the rule converts its state. A request remembers the origin. When the request ends under another
-//! origin, its cost is not given back, because the new state does not contain it.
+//! Each slot has an *origin*, a number that is assigned when the bucket is created, and again when
+//! an edit of the rule converts the bucket's state. The receipt of a request stores the origin. If
+//! the slot has a different origin when the request ends, the cost is not given back, because the
+//! new state does not include the cost.
 //!
 //! Old and new code run at the same time while Envoy drains, and pages are never deleted. Each
-//! format version therefore has separate pages ([`KIND`]), and a reader does not touch a page whose
-//! version it does not know.
+//! format version therefore has separate pages ([`KIND`]), and a reader does not touch pages with
+//! an unknown version.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -60,31 +61,33 @@ const SLOT_HEAD: usize = 49;
 const MAX_COUNT: u8 = 16;
 const MAGIC: [u8; 2] = *b"LP";
 const VERSION: u8 = 9;
-/// Prefix of the store keys of pages. It includes the format version, so that code of different
-/// versions uses different pages. Otherwise, unreadable pages would stay until Envoy restarts, and
-/// requests for their buckets would fall back to `on_error`.
+/// Prefix of the store keys of pages. The prefix includes the format version, so that different
+/// versions of the code use different pages. Otherwise, pages of an unknown format would remain
+/// until Envoy restarts, and requests to their buckets would fall back to `on_error`.
 pub const KIND: u8 = VERSION;
-/// Largest number in five bytes.
+/// Largest number that fits in five bytes.
 const MAX_U40: u64 = (1 << 40) - 1;
 
-/// Flag for an operator's ban. The bucket is never evicted while it is banned. Bans by penalties
-/// are not pinned, because a client that can make up many keys could fill the store with them.
+/// Flag for an operator's ban. The bucket is never evicted while this ban is in effect. A ban by a
+/// penalty does not pin the bucket, because a client that can make up many keys could fill the
+/// store with pinned buckets.
 pub const FLAG_PINNED: u8 = 2;
-/// Flag that is set if evicting the idle bucket loses something. An example is a token bucket that
-/// started with less than its capacity and is now full.
+/// Flag that is set if evicting the bucket would lose units even when all its capacity is
+/// available. An example is a token bucket that starts with fewer tokens than its capacity and is
+/// now full.
 pub const FLAG_KEEPS_GAIN: u8 = 4;
 
-/// Time after the last touch for which a debt protects its slot from eviction.
+/// Time for which a debt protects its slot from eviction after the last touch.
 const MAX_DEBT_AGE: Nanos = Nanos::from_secs(60);
 
-/// A refusal that comes later than this after the previous refusal begins a new run of refusals,
-/// with an error of up to one [`Tick`]. Admitted requests in between do not end a run, because a
-/// key just over its limit is alternately admitted and refused.
+/// Maximum time between successive refusals of the same run, with an error of up to one [`Tick`]. A
+/// later refusal starts a new run. Admitted requests in between do not end a run, because a key
+/// just over its limit is alternately admitted and refused.
 pub const RUN_GAP: Nanos = Nanos::from_secs(60);
 
-/// Maximum size of a slot with this many words. Slots with bans or strikes, with requests in flight
-/// or held, with a log that lost capacity, or with both a refusal and units given back can be
-/// larger.
+/// Usual maximum size of a slot with this many words, in bytes. A slot can be larger if it has bans
+/// or strikes, requests in flight or held requests, a log that lost capacity, or both a refusal and
+/// units given back.
 pub const fn slot_bytes(words: usize) -> usize {
     words
         .saturating_mul(size_of::<u64>())
@@ -92,8 +95,8 @@ pub const fn slot_bytes(words: usize) -> usize {
         .saturating_add(GIVEN_BYTES)
 }
 
-/// Returns [`FLAG_KEEPS_GAIN`] if a full bucket with these limits is worth more than a new one,
-/// else 0.
+/// Returns [`FLAG_KEEPS_GAIN`] if a full bucket with these limits has more units than a new bucket,
+/// and 0 otherwise.
 pub(crate) fn gain_flag(limits: &Limits) -> u8 {
     if limits.forgets_losslessly() {
         0
@@ -105,17 +108,17 @@ pub(crate) fn gain_flag(limits: &Limits) -> u8 {
 /// One bucket in a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Hash of rule and key, which identifies the bucket.
+    /// Hash of the rule and the key, which identifies the bucket.
     pub fingerprint: u64,
     /// Tag of the rule.
     pub rule_tag: u32,
-    /// Version of the rule that wrote the words.
+    /// Version of the rule under which the words were written.
     pub version: u32,
-    /// Time from which the bucket is idle, in milliseconds, rounded up.
+    /// Time at which the bucket becomes idle, in milliseconds, rounded up.
     pub idle_at_ms: u64,
-    /// Time until which requests in flight hold permits, in milliseconds, rounded up; 0 without
-    /// permits. If a return is lost, its permits expire by then, even if the bucket's other limits
-    /// are busy for longer.
+    /// Time until which requests in flight hold permits, in milliseconds, rounded up; 0 if there
+    /// are no permits. Permits whose return is lost expire at this time at the latest, even if
+    /// other limits of the bucket are busy for longer.
     pub held_until_ms: u64,
     /// Number of admitted requests.
     pub admitted: u64,
@@ -123,16 +126,17 @@ pub struct Slot {
     pub refused: u64,
     /// Time of the last refusal. Meaningless if `refused` is 0.
     pub refused_at: Tick,
-    /// Start of the latest run of refusals, in milliseconds, rounded down. 0 if unknown. It is lost
-    /// while requests in flight hold permits, because both instants share one field of the page.
+    /// Start of the most recent run of refusals, in milliseconds, rounded down. 0 if unknown. The
+    /// start is lost when requests in flight hold permits, because `held_until_ms` is stored in the
+    /// same field of the page.
     pub refused_since_ms: u64,
     /// [`FLAG_PINNED`] and [`FLAG_KEEPS_GAIN`].
     pub flags: u8,
-    /// Number of the slot's state; see the module documentation.
+    /// Origin of the slot's state; see the module documentation.
     pub origin: u32,
     /// Bans and strikes.
     pub ban_history: BanHistory,
-    /// This Envoy's lease of limits that many Envoys share; `None` while it would be empty.
+    /// This Envoy's lease, if a fleet shares the limits; `None` while the lease would be empty.
     pub lease: Option<Box<Lease>>,
     /// Time of the last touch, and state of the limits.
     pub bucket: Bucket,
@@ -147,7 +151,7 @@ pub struct Page {
     pub slots: Vec<Slot>,
 }
 
-/// The error for bytes that this code cannot read as a page.
+/// Error for bytes that this code cannot decode as a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownPage;
 
@@ -166,15 +170,16 @@ impl Slot {
         }
     }
 
-    /// Returns the time of the last refusal, rounded down to a tick. `None` if no request was
-    /// refused.
+    /// Returns the time of the last refusal, rounded down to a multiple of the tick length. `None`
+    /// if no request was refused.
     pub fn refused_before(&self, now: Nanos) -> Option<Nanos> {
         (self.refused > 0).then(|| self.refused_at.before(now))
     }
 
-    /// Returns the beginning of the current run of refusals. `None` if there is no run at `now`, or
-    /// if its beginning is unknown. The result is never after `now`, and never before the first
-    /// request of the bucket, because only a refusal by this bucket sets it.
+    /// Returns the start of the current run of refusals. Returns `None` if there is no run at
+    /// `now`, or if the start of the run is unknown. The result is never after `now`. It is never
+    /// before the first request of the bucket, because only a refusal by this bucket sets the
+    /// start.
     pub fn refused_since(&self, now: Nanos) -> Option<Nanos> {
         let is_known = self.refused_since_ms > 0 && self.refused_within(RUN_GAP, now);
         is_known.then(|| Nanos::from_millis(self.refused_since_ms).min(now))
@@ -229,8 +234,8 @@ impl Page {
             .find(|slot| slot.fingerprint == fingerprint)
     }
 
-    /// Makes room for one more bucket of a rule at `now`. Returns what was evicted, or `Err` if
-    /// nothing may be evicted.
+    /// Makes room for another bucket of a rule at `now`. Returns the kind of eviction, or an error
+    /// if no bucket may be evicted.
     pub fn make_room(&mut self, rule_tag: u32, now: Nanos) -> Result<Evicted, PageFull> {
         if self.slots.len() < SLOTS {
             return Ok(Evicted::Nothing);
@@ -242,29 +247,29 @@ impl Page {
     }
 }
 
-/// The eviction that made room for a new bucket.
+/// Kind of eviction that made room for a new bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evicted {
     /// The page had a free slot.
     Nothing,
     /// An idle bucket was evicted.
     Lossless,
-    /// A bucket with used capacity was evicted.
+    /// A bucket was evicted before it was idle.
     Lossy,
 }
 
-/// The error for a page in which an operator's ban or permits protect every bucket that the new one
-/// could replace.
+/// Error for a full page in which an operator's ban or permits protect every bucket that the new
+/// bucket could replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageFull;
 
 impl Slot {
-    /// Returns true if evicting the bucket loses nothing.
+    /// Returns true if evicting the bucket loses no state.
     pub const fn is_idle(&self, now_ms: u64) -> bool {
         is_idle(self.idle_at_ms, self.flags, now_ms)
     }
 
-    /// Updates `idle_at_ms` and `held_until_ms` from a decision of the bucket's limits.
+    /// Updates `idle_at_ms` and `held_until_ms` after a decision by the bucket's limits.
     pub(crate) fn note(&mut self, limits: &Limits, answer: &BucketDecision) {
         let after = |span| answer.at().saturating_add(span).millis_ceil();
         let held = limits.held_for(answer).map_or(0, after);
@@ -274,10 +279,11 @@ impl Slot {
         self.idle_at_ms = idle.max(self.held_until_ms);
     }
 
-    /// Like [`Slot::note`], but for the lease. Call it after `note`. A debt by requests that passed
-    /// on credit protects the slot like permits, because evicting the slot would cancel the debt. A
-    /// debt by requests that were admitted during an outage does not: otherwise, clients that make
-    /// up keys could fill the pages with slots that cannot be evicted.
+    /// Like [`Slot::note`], but for the lease. Must be called after `note`. Debt from requests that
+    /// were admitted on credit protects the slot from eviction, as permits do, because an eviction
+    /// would cancel the debt. Debt from requests that were admitted during an outage does not
+    /// protect the slot. Otherwise, clients that make up keys could fill the pages with slots that
+    /// cannot be evicted.
     pub(crate) fn note_lease(&mut self, now: Nanos, keeps_debt: bool) {
         let Some(lease) = self.lease.as_deref() else {
             return;
@@ -343,7 +349,7 @@ impl SlotHead {
     }
 }
 
-// The time of a bucket's last refusal, in three bytes.
+// Time of a bucket's last refusal, encoded in three bytes.
 
 /// Number of bits by which a time in nanoseconds is shifted to convert it to ticks. A tick is 2^28
 /// ns, about a quarter of a second.
@@ -351,7 +357,7 @@ const TICK_BITS: u32 = 28;
 /// Mask of the tick counter, which counts modulo 2^24.
 const MASK: u64 = (1 << 24) - 1;
 
-/// An instant with a resolution of a quarter of a second, modulo 52 days.
+/// A time with a resolution of a quarter of a second, modulo 52 days.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tick([u8; 3]);
 
@@ -362,13 +368,13 @@ impl Tick {
         Self(bytes.first_chunk().copied().unwrap_or_default())
     }
 
-    /// Returns the latest start of this tick up to `now`. If the tick is older than 52 days, the
-    /// result is too late by a multiple of 52 days.
+    /// Returns the most recent time, up to `now`, at which this tick started. Ticks repeat every 52
+    /// days. For an older tick, the result is too late by a multiple of 52 days.
     pub fn before(self, now: Nanos) -> Nanos {
         let [a, b, c] = self.0;
         let own = u64::from(u32::from_le_bytes([a, b, c, 0]));
         let last = now.get() >> TICK_BITS;
-        // Another worker's clock may be slightly ahead, so the stored tick may be the next one.
+        // Another worker's clock may be slightly ahead, so the stored tick may be the next tick.
         let ago = (last.wrapping_add(1).wrapping_sub(own) & MASK).saturating_sub(1);
         Nanos::new(last.saturating_sub(ago) << TICK_BITS)
     }
@@ -401,8 +407,8 @@ mod tests {
     const TURN: u64 = (MASK + 1) << TICK_BITS;
 
     proptest! {
-        /// Checks that, within one turn of the counter, the instant is known to a tick and never
-        /// later than it was.
+        /// Checks that, until the counter wraps around, the decoded time is accurate to one tick
+        /// and never later than the original time.
         #[test]
         fn an_instant_is_known_to_a_tick(at in any::<u64>(), ago in 0..TURN - 2 * TICK) {
             let now = at.saturating_add(ago);
@@ -410,14 +416,14 @@ mod tests {
             prop_assert!(read <= at && at - read < TICK, "{read} for {at} at {now}");
         }
 
-        /// Also checks an instant by a clock that is slightly ahead.
+        /// Checks that a time from a clock that is slightly ahead counts as the current time.
         #[test]
         fn one_tick_ahead_is_now(now in 0..u64::MAX / 2, ahead in 0..TICK) {
             let (at, now) = (Nanos::new(now + ahead), Nanos::new(now));
             prop_assert!(Tick::of(at).is_within(Nanos::new(1), now));
         }
 
-        /// Checks that a refusal counts for the whole span, and at most one tick longer.
+        /// Checks that a refusal counts for the whole span, and for at most one tick longer.
         #[test]
         fn a_span_is_kept_to_a_tick(at in 0..u64::MAX / 2, ago in 0..TURN - 2 * TICK, span in 1..u64::MAX / 2) {
             let now = Nanos::new(at + ago);

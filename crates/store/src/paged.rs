@@ -1,6 +1,6 @@
 //! In-memory shared data for a single table and a single thread, as in a replay.
 //!
-//! Pages are found by number instead of by store key, and names are not kept because a replay
+//! Pages are looked up by number instead of by store key. Names are not stored, because a replay
 //! computes the keys. Otherwise, the semantics are as in [`MemoryStore`].
 
 use alloc::vec::Vec;
@@ -20,7 +20,7 @@ pub struct PagedStore {
     others: MemoryStore,
 }
 
-/// The kinds of keys.
+/// Kinds of store keys.
 enum KeyKind {
     Page(usize),
     Names,

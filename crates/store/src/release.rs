@@ -1,6 +1,7 @@
 //! Gives back the cost of a request that has ended or was abandoned.
 //!
-//! If the bucket no longer exists, nothing is given back. Only a debt creates a bucket.
+//! If the bucket no longer exists, nothing is given back. An exception is a request whose final
+//! cost exceeds its reservation: the missing units are taken from a new bucket.
 
 use loudou_limiter::Clock;
 
@@ -13,18 +14,19 @@ use crate::shared_data::{SharedData, Written};
 use crate::table::Table;
 use crate::table::{Age, LiveRule};
 
-/// Reason for giving a cost back. It determines the amount.
+/// Reason for giving a cost back. The reason determines the amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReleaseReason {
-    /// The request passed and has ended. Gives back permits, which were taken only until its end.
+    /// The request passed and has ended. Gives back the permits of the request, which it held only
+    /// until its end.
     Ended,
     /// The request was held and now passes. Its cost stays taken, but no longer counts as waiting.
     Passed,
     /// The request was admitted, but the client left while it was held. Gives back the whole
     /// amount.
     Left,
-    /// Like [`ReleaseReason::Left`], but because another rule refused the request. Also stops counting it as
-    /// admitted.
+    /// Like [`ReleaseReason::Left`], but because another rule refused the request. Also removes the request from the
+    /// count of admitted requests.
     Refused,
     /// The request passed and has ended, and this is its final cost. Gives back the unused part of
     /// its reservation, or takes the missing units.
@@ -46,8 +48,8 @@ pub struct Release<'a> {
     pub clock: Clock,
 }
 
-/// A [`Release`] in progress. Call [`read`](Self::read) and [`write`](Self::write) in turn until a
-/// write succeeds.
+/// A [`Release`] in progress. Call [`read`](Self::read) and [`write`](Self::write) alternately
+/// until a write succeeds.
 #[derive(Debug)]
 pub struct ReleaseAttempt<'a> {
     release: Release<'a>,
@@ -57,7 +59,7 @@ pub struct ReleaseAttempt<'a> {
 }
 
 impl<'a> ReleaseAttempt<'a> {
-    /// Creates an attempt before its first step.
+    /// Creates an attempt, without reading the page yet.
     pub fn new(table: &'a Table, release: Release<'a>) -> Self {
         Self {
             release,
@@ -77,13 +79,13 @@ impl<'a> ReleaseAttempt<'a> {
         Ok(())
     }
 
-    /// Changes the page. Returns true if the page has to be written.
+    /// Subtracts the amount from the bucket in the page. Returns true if the page must be written.
     ///
-    /// The whole amount is given back as long as the slot still has the state from which it was
-    /// taken. If an edit has converted the state, or a reset has replaced it, a waiting request
-    /// still has its place in the queue and can leave it. In all other cases, including when
-    /// another bucket uses the slot, only permits are given back, because their limits know which
-    /// permits they gave out.
+    /// The whole amount is given back if the slot still has the state from which the amount was
+    /// taken. If an edit has converted this state, or a reset has replaced it, a waiting request
+    /// has kept its place in the queue, so its whole amount can still be given back. In all other
+    /// cases, including when another bucket uses the slot, only permits are given back, because
+    /// limits on requests in flight keep track of their permits.
     fn plan(&mut self) -> Result<bool, GaveUp> {
         let Release {
             rule,
@@ -196,9 +198,9 @@ impl<'a> ReleaseAttempt<'a> {
         true
     }
 
-    /// Like [`ReleaseAttempt::plan`], but for a request with the final cost `actual`. Unused units are
-    /// given back only while the slot has the state from which they were taken. Missing units are
-    /// always taken, from a new bucket if the bucket no longer exists.
+    /// Like [`ReleaseAttempt::plan`], but for a request with the final cost `actual`. Unused units are given back only
+    /// if the slot still has the state from which they were taken. Missing units are always taken, from a new bucket if
+    /// the bucket no longer exists.
     fn plan_settlement(&mut self, actual: u64) -> Result<bool, GaveUp> {
         let Release {
             rule,
@@ -235,8 +237,9 @@ impl<'a> ReleaseAttempt<'a> {
             let part = part.flatten();
             let own = part.as_ref().unwrap_or(limits);
             own.settle(&mut slot.bucket, taken, actual, clock);
-            // The debt of requests that were admitted without the engine is bounded. So the debt
-            // may contain fewer units of this request than are given back.
+            // The debt of requests that were admitted without the engine is bounded, so it may not
+            // include all units of this request. Unused units are therefore not subtracted from the
+            // debt.
             if let Some(lease) = slot.lease.as_mut().filter(|_| receipt.envoys > 0) {
                 lease.overdraw(missing, now);
             }
@@ -248,8 +251,8 @@ impl<'a> ReleaseAttempt<'a> {
         Ok(true)
     }
 
-    /// Writes the changed page. Returns `None` if another worker wrote the page first. The caller
-    /// must then read again.
+    /// Writes the changed page. Returns `None` if another worker wrote the page first. In that
+    /// case, the caller must call [`read`](Self::read) again.
     pub fn write(
         &mut self,
         store: &mut dyn SharedData,
@@ -274,8 +277,8 @@ fn count(counter: &mut u64) {
 }
 
 impl Table {
-    /// Gives back the amount that a request took. The reason limits which amounts. Failures
-    /// are counted as lost returns.
+    /// Gives back the amount that a request took. The reason determines which part of the amount is
+    /// given back. Failures are counted in [`StoreStats::lost_returns`].
     pub fn release(
         &self,
         store: &mut dyn SharedData,

@@ -34,8 +34,8 @@ impl Slot {
         }
     }
 
-    /// Creates a slot that replaces this one and keeps the queue places of its waiting requests.
-    /// Returns `None` if no request waits.
+    /// Creates a slot that replaces this slot and keeps the places of its waiting requests in the
+    /// queue. Returns `None` if no request waits.
     pub(crate) fn reset_behind_queue(
         &self,
         rule: &dyn LiveRule,
@@ -51,9 +51,9 @@ impl Slot {
         Some(new_bucket)
     }
 
-    /// Converts a slot of an earlier version to the version in force. Returns true if its state
-    /// changed. The state then begins at `origin`, and the lease is marked as granted under the
-    /// earlier limits.
+    /// Converts a slot from an earlier version of its rule to the current version. Returns true if
+    /// its state changed. In that case, the slot gets the new origin `origin`, and the lease
+    /// discards state that depends on the earlier limits.
     pub(crate) fn bring_forward(
         &mut self,
         rule: &dyn LiveRule,
@@ -66,11 +66,13 @@ impl Slot {
         self.version = rule.version();
         let Some(bucket) = brought else { return false };
         self.bucket = bucket;
-        // Waiting requests keep their promises.
+        // The promised times of waiting requests remain valid. From now on, the root identifies
+        // these requests.
         limits.set_root(&mut self.bucket, root_of(self.origin));
         self.origin = origin;
         self.flags = self.flags & !FLAG_KEEPS_GAIN | gain_flag(limits);
-        // The limits are evaluated directly, because a decision would stop at a ban.
+        // Evaluates the limits directly, because a decision would not evaluate them for a banned
+        // key.
         self.note(limits, &limits.peek(&self.bucket, 0, clock.now));
         if let Some(lease) = &mut self.lease {
             if is_edited {

@@ -1,8 +1,8 @@
-//! Searches pages for buckets at a fraction of the cost of decoding them.
+//! Searches pages for buckets at a fraction of the cost of decoding the pages.
 //!
-//! A search has to look at every page, and most pages contain no matching bucket. The scan
-//! therefore reads the fields of each bucket from the stored bytes, and decodes a bucket only if it
-//! may match. It reads the names of a page only when they are needed.
+//! A search must look at every page, and most pages contain no matching bucket. The scan therefore
+//! reads the fields of each bucket from the stored bytes, and decodes a bucket only if it may
+//! match. The scan reads the names of a page only when they are needed.
 
 use alloc::vec::Vec;
 
@@ -36,7 +36,7 @@ impl<'a> Scan<'a> {
         self.page.read(store, &key).is_ok() && !self.page.is_empty()
     }
 
-    /// Reads the names of a page. Returns false if there are none.
+    /// Reads the names of a page. Returns false if the page has no names.
     pub fn read_names(&mut self, store: &mut dyn SharedData, index: u32) -> bool {
         let key = self.table.key(names::KIND, index);
         if !matches!(store.get(&key, &mut self.names), Ok(Some(_))) {
@@ -56,14 +56,15 @@ impl<'a> Scan<'a> {
         self.page.find(fingerprint).map(|(_, slot)| slot)
     }
 
-    /// Returns the name of a bucket from the last names that were read.
+    /// Returns a bucket's name, if it is among the names that were read last.
     pub fn name(&self, fingerprint: u64) -> Option<&str> {
         let mut names = names::entries(&self.names);
         let found = names.find(|(own, _)| *own == fingerprint);
         found.map(|(_, name)| name)
     }
 
-    /// Returns false only if none of the names that were read last contains the text.
+    /// Returns true if the names that were read last may contain the search string. False positives
+    /// are possible, because the search covers all stored bytes.
     pub fn may_have(&self, text: &Needle<'_>) -> bool {
         text.is_in(&self.names)
     }
@@ -72,17 +73,17 @@ impl<'a> Scan<'a> {
 /// Maximum distance by which a search advances in one step.
 const FAR: u8 = u8::MAX;
 
-/// A prepared search for a text.
+/// A prepared search for a string.
 #[derive(Clone, Debug)]
 pub struct Needle<'a> {
     text: &'a [u8],
     /// Distances by which a search can advance without skipping a match (Boyer–Moore–Horspool),
-    /// indexed by the byte under the end of the text.
+    /// indexed by the byte that is aligned with the last byte of the search string.
     jumps: [u8; 256],
 }
 
 impl<'a> Needle<'a> {
-    /// Prepares a search for `text`. Every value contains the empty text.
+    /// Prepares a search for `text`. Every value contains the empty string.
     pub fn new(text: &'a str) -> Self {
         let text = text.as_bytes();
         let jump = |distance: usize| u8::try_from(distance).unwrap_or(FAR);
@@ -96,7 +97,7 @@ impl<'a> Needle<'a> {
         Self { text, jumps }
     }
 
-    /// Returns true if `value` contains the text.
+    /// Returns true if `value` contains the search string.
     pub fn is_in(&self, value: &[u8]) -> bool {
         let mut end = self.text.len();
         let Some(last) = self.text.last() else {

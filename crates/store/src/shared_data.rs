@@ -6,16 +6,16 @@ use core::ops::Range;
 /// Version of a value. Every successful write assigns a new version, which is never 0.
 pub type Cas = u32;
 
-/// Expected version of a write that overwrites any value.
+/// Expected version that makes a write overwrite any value.
 pub const CAS_OVERWRITE: Cas = 0;
 
-/// Expected version of a write that creates a missing key. The host ignores the expected version if
-/// the key is missing and compares it otherwise. A version that no live value has therefore means
-/// put-if-absent. If two workers both found the key missing and wrote with [`CAS_OVERWRITE`]
-/// instead, both would succeed, and the first write would be lost.
+/// Expected version that makes a write succeed only if the key is missing. The host ignores the
+/// expected version if the key is missing, and compares the versions otherwise. A version that no
+/// value has therefore means put-if-absent. If two workers both found the key missing and wrote
+/// with [`CAS_OVERWRITE`] instead, both would succeed, and the first write would be lost.
 pub const CAS_ABSENT: Cas = u32::MAX;
 
-/// The error for a store that could not be read or written.
+/// Error for a store that could not be read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreFailed;
 
@@ -24,11 +24,11 @@ pub struct StoreFailed;
 pub enum Written {
     /// The value was written.
     Done,
-    /// The value has another version, so nothing was written.
+    /// The value has a different version, so nothing was written.
     Conflict,
 }
 
-/// Maximum size of a [`Patch`], in bytes. A slot of a page that is decided in place is smaller.
+/// Maximum size of a [`Patch`], in bytes. Slots that are larger than this are not changed in place.
 pub const MAX_PATCH: usize = 128;
 
 /// New bytes for a part of a value. The value keeps its length.
@@ -40,8 +40,8 @@ pub struct Patch {
 }
 
 impl Patch {
-    /// Copies a part of `value`, to be changed with [`Self::bytes_mut`]. Returns `None` if the part is not in the value,
-    /// or is larger than [`MAX_PATCH`].
+    /// Copies the part `range` of `value`, so that [`Self::bytes_mut`] can change the copy. Returns `None` if `range`
+    /// is not within the value, or is longer than [`MAX_PATCH`].
     pub fn of(value: &[u8], range: Range<usize>) -> Option<Self> {
         let part = value.get(range.clone())?;
         let mut bytes = [0; MAX_PATCH];
@@ -53,7 +53,7 @@ impl Patch {
         })
     }
 
-    /// Offset in the value.
+    /// Offset of the patch in the value.
     pub const fn at(&self) -> usize {
         self.at
     }
@@ -63,17 +63,17 @@ impl Patch {
         self.bytes.get(..self.length).unwrap_or_default()
     }
 
-    /// The bytes to write, for changes.
+    /// The bytes to write, as a mutable slice.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.bytes.get_mut(..self.length).unwrap_or_default()
     }
 }
 
-/// A function that plans the change of a value in place. It returns `None` to leave the value unchanged.
+/// A function that plans an in-place change of a value. It returns `None` to leave the value unchanged.
 pub type PlanPatch<'a> = dyn FnMut(&[u8]) -> Option<Patch> + 'a;
 
 /// A key-value store with versions, shared by all workers. The semantics are the same as in Envoy's
-/// shared data, traps included:
+/// shared data, including its pitfalls:
 ///
 /// - A write with [`CAS_OVERWRITE`] always succeeds.
 /// - A write to a missing key always succeeds, with any expected version.
@@ -86,15 +86,16 @@ pub trait SharedData {
     /// Writes `key` if its version matches `expected`.
     fn set(&mut self, key: &[u8], value: &[u8], expected: Cas) -> Result<Written, StoreFailed>;
 
-    /// Calls `plan` with the value of `key`, and writes the patch that it returns before any other change of the value.
-    /// The value gets a new version. Returns false, and changes nothing, if the store cannot do this, if the key is
-    /// missing, or if `plan` returns `None`. The caller then uses [`Self::get`] and [`Self::set`].
+    /// Calls `plan` with the value of `key`, and writes the returned patch atomically, before any other change of the
+    /// value. The value gets a new version. Returns false, and changes nothing, if the store does not support in-place
+    /// changes, if the key is missing, or if `plan` returns `None`. In that case, the caller uses [`Self::get`] and
+    /// [`Self::set`] instead.
     fn patch(&mut self, _key: &[u8], _plan: &mut PlanPatch<'_>) -> bool {
         false
     }
 }
 
-/// Maximum number of retries after conflicts when changing a bucket or an upstream's counts. Each
-/// conflict means that another worker succeeded in the microseconds between the read and the write.
-/// The limit is therefore reached only by a page that many workers change without a pause.
+/// Maximum number of retries after conflicts when changing a bucket or an upstream's counts. Each conflict means that
+/// another worker wrote the value in the microseconds between the read and the write. The limit is therefore reached
+/// only if many workers change the same page without a pause.
 pub const MAX_RETRIES: u32 = 64;

@@ -1,14 +1,14 @@
-//! Changes a shared value with compare-and-swap: reads the value, computes the new one, and writes
-//! it. If another worker wrote in the meantime, the change starts over.
+//! Changes a shared value with compare-and-swap: reads the value, computes the new value, and
+//! writes it. If another worker has written the value in the meantime, the change starts over.
 
 use alloc::vec::Vec;
 
 use crate::shared_data::{CAS_ABSENT, SharedData, StoreFailed, Written};
 
-/// Maximum number of tries of a change. Each failed try means that another worker wrote between the
-/// read and the write. The limit is therefore reached only by a value that all workers change
-/// without a pause. It is lower than [`MAX_RETRIES`](crate::MAX_RETRIES), because giving up a
-/// change of these values loses no decision.
+/// Maximum number of attempts for a change. Each failed attempt means that another worker wrote the
+/// value between the read and the write. The limit is therefore reached only if all workers change
+/// the same value without a pause. The limit is lower than [`MAX_RETRIES`](crate::MAX_RETRIES),
+/// because no decision is lost when a change of these values is given up.
 pub const MAX_TRIES: u32 = 16;
 
 /// Result of a change.
@@ -16,9 +16,9 @@ pub const MAX_TRIES: u32 = 16;
 pub enum Swapped {
     /// The new value was written.
     Done,
-    /// The change left the value as it was.
+    /// `change` returned `None`, so the value is unchanged.
     Unchanged,
-    /// Other workers were faster in all [`MAX_TRIES`] tries.
+    /// In all [`MAX_TRIES`] attempts, another worker wrote the value first.
     Contended,
 }
 
@@ -26,8 +26,8 @@ pub enum Swapped {
 /// is missing. It returns `None` to leave the value unchanged.
 pub type Change<'a> = dyn FnMut(Option<&[u8]>) -> Option<Vec<u8>> + 'a;
 
-/// Changes the value of `key`. If another worker was faster, `change` is called again with the new
-/// value.
+/// Changes the value of `key`. If another worker writes the value first, `change` is called again
+/// with the value that the other worker wrote.
 pub fn swap(
     store: &mut dyn SharedData,
     key: &[u8],
@@ -54,8 +54,8 @@ mod tests {
 
     const KEY: &[u8] = b"k";
 
-    /// Runs [`swap`] while another worker wins the first `rivals` tries. Returns the result of
-    /// `swap` and the value that the store contains afterwards.
+    /// Runs [`swap`] while another worker wins the race in each of the first `rivals` attempts.
+    /// Returns the result of `swap` and the value that the store contains afterwards.
     fn against(rivals: u32) -> (Swapped, Vec<u8>) {
         struct ConflictingStore(MemoryStore, u32);
         impl SharedData for ConflictingStore {

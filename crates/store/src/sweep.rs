@@ -1,8 +1,9 @@
-//! Converts untouched buckets to the version in force, so that older versions of a rule can be
-//! forgotten.
+//! Converts buckets that receive no requests to the current version of their rule, so that older
+//! versions of the rule can be discarded.
 //!
-//! Without the sweep, a rule that is edited often would have to remember every change as long as
-//! any bucket lives. The sweep visits the pages in small steps, and the caller stores its position.
+//! Without the sweep, a rule that is edited often would have to keep all its earlier versions as
+//! long as any bucket might still use them. The sweep visits the pages in small steps, and the
+//! caller stores the current position.
 
 use alloc::vec::Vec;
 
@@ -17,9 +18,9 @@ use crate::table::{Age, LiveRule};
 use crate::table::{BucketId, Table};
 
 impl Table {
-    /// Converts the buckets of `rule` in a page to the version in force, and returns their number.
-    /// A bucket whose name is lost stays unchanged, because its key, and therefore its limits, are
-    /// unknown.
+    /// Converts the buckets of `rule` in a page to the current version of the rule, and returns the
+    /// number of converted buckets. A bucket whose name is lost stays unchanged, because its key,
+    /// and therefore its limits, are unknown.
     pub fn bring_page_forward(
         &self,
         store: &mut dyn SharedData,

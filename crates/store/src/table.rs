@@ -1,9 +1,9 @@
 //! The table of all buckets, which finds the page of a bucket and changes buckets.
 //!
-//! Each decision takes one read and one compare-and-swap. After a conflict it is retried with a
-//! fresh read. If the maximum number of retries is reached, the rule's `on_error` decides. All
-//! workers must look for a bucket in the same page, so the first worker of the process that opens
-//! the table fixes the number of pages.
+//! Each decision takes one read and one compare-and-swap. After a conflict, the decision is retried
+//! with a fresh read. If the maximum number of retries is reached, the rule's `on_error` decides.
+//! All workers must look for a bucket in the same page. The first worker of the process that opens
+//! the table therefore sets the number of pages for all workers.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -21,15 +21,16 @@ use crate::page::{Page, PageBytes, SLOTS, Slot};
 use crate::shared_data::{CAS_ABSENT, CAS_OVERWRITE, SharedData, Written};
 use crate::{names, page};
 
-/// Maximum number of retries of writing a name. It is lower than
-/// [`MAX_RETRIES`](crate::MAX_RETRIES), because a lost name loses no decision.
+/// Maximum number of retries when writing a name. The limit is lower than
+/// [`MAX_RETRIES`](crate::MAX_RETRIES), because a lost name does not affect any decision.
 const MAX_NAME_RETRIES: u32 = 8;
 const HEAD_VERSION: u8 = 1;
-/// Maximum number of buckets in a table. A table head with a larger number is damaged. The number
-/// is bounded because every search reads all pages.
+/// Maximum number of buckets in a table. A table head with a larger number is treated as damaged.
+/// The number is bounded because every search reads all pages.
 pub const MAX_BUCKETS: u32 = 1 << 24;
 
-/// A store key. Keys of most namespaces fit without a heap allocation.
+/// Key of a value in the store. The keys of most namespaces are short enough to be stored inline,
+/// without a heap allocation.
 pub(crate) type StoreKey = SmallVec<[u8; 32]>;
 
 /// Size of the kind and page number at the end of a key.
@@ -38,7 +39,7 @@ const KEY_END: usize = 5;
 /// Table of all buckets of one namespace.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// Store key with zeros in place of its kind and page number.
+    /// Store key with zeros in place of the kind and the page number.
     any_key: Vec<u8>,
     seed: HashSeed,
     pages: u32,
@@ -48,16 +49,16 @@ pub struct Table {
 /// Address of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BucketId {
-    /// Tag of its rule.
+    /// Tag of the bucket's rule.
     pub rule_tag: u32,
     /// Identifier of the bucket within its page.
     pub fingerprint: u64,
-    /// Number of its page.
+    /// Number of the bucket's page.
     pub page: u32,
 }
 
-/// A function that computes the slot that replaces a bucket. Its arguments are the bucket and the
-/// new slot's origin. It returns `None` to remove the bucket.
+/// A function that computes a replacement for a bucket's slot. Its arguments are the old slot and
+/// the origin of the new slot. It returns `None` to remove the bucket.
 type Replacement<'a> = dyn Fn(&Slot, u32) -> Result<Option<Slot>, GaveUp> + 'a;
 
 /// Result of a bucket reset.
@@ -65,7 +66,8 @@ type Replacement<'a> = dyn Fn(&Slot, u32) -> Result<Option<Slot>, GaveUp> + 'a;
 pub struct Reset {
     /// The bucket before the reset.
     pub before: Slot,
-    /// True if a new bucket has replaced this bucket, because requests wait in it.
+    /// True if a new bucket has replaced the old bucket, because requests are waiting in it.
+    /// Otherwise, the bucket was removed.
     pub stays: bool,
 }
 
@@ -165,7 +167,7 @@ impl Table {
         key
     }
 
-    /// Returns the current bucket, if it exists.
+    /// Returns the current state of a bucket, if the bucket exists.
     pub fn get(&self, store: &mut dyn SharedData, id: BucketId) -> Result<Option<Slot>, GaveUp> {
         let mut page = PageBytes::default();
         page.read(store, &self.page_key(id.page))?;
@@ -183,15 +185,15 @@ impl Table {
         Ok(slot.and_then(|slot| slot.ban_history.ban(now.max(slot.bucket.last))))
     }
 
-    /// Resets a bucket, so that the next request gets a new one. Returns the bucket before the
-    /// reset.
+    /// Removes a bucket, so that the next request creates a new bucket. Returns the bucket as it
+    /// was before the reset.
     pub fn reset(&self, store: &mut dyn SharedData, id: BucketId) -> Result<Option<Slot>, GaveUp> {
         let reset = self.replace(store, id, &|_, _| Ok(None))?;
         Ok(reset.map(|reset| reset.before))
     }
 
     /// Like [`Table::reset`], but for a rule whose requests may wait in the bucket of `key`.
-    /// Waiting requests keep their places in the queue, and new requests come after them.
+    /// Waiting requests keep their places in the queue, and new requests queue up behind them.
     pub fn reset_behind(
         &self,
         store: &mut dyn SharedData,
@@ -214,7 +216,7 @@ impl Table {
         id: BucketId,
         replacement: &Replacement<'_>,
     ) -> Result<Option<Reset>, GaveUp> {
-        // The key can be empty here, because only a new bucket writes its name.
+        // The key can be empty here, because it is used only to store the name of a new bucket.
         let mut change = PageChange::new(self, id, "");
         loop {
             change.read(store)?;
@@ -253,7 +255,7 @@ impl Table {
         Ok(Some((page, Names::decode(&bytes))))
     }
 
-    /// Writes the printable key of a new bucket. If this fails, only the name is lost.
+    /// Writes the printable key of a new bucket. If the write fails, only the name is lost.
     pub(crate) fn add_name(
         &self,
         store: &mut dyn SharedData,
@@ -271,7 +273,7 @@ impl Table {
             if names.get(id.fingerprint) == Some(key) {
                 return;
             }
-            // The page is decoded only if a name has to be replaced.
+            // The page is decoded only if a name must be replaced.
             let lives = names.is_full().then(|| Page::decode(page).ok()).flatten();
             names.add(id.fingerprint, key, &lives.unwrap_or_default());
             names.encode(&mut bytes);
@@ -290,29 +292,30 @@ fn pages_of(buckets: u32) -> u32 {
 
 // The store's view of a rule, with the limits of its keys in each version.
 
-/// A rule in force, as the store sees it.
+/// An active rule, as seen by the store.
 pub trait LiveRule {
     /// Number that distinguishes the rule's buckets from buckets of other rules.
     fn tag(&self) -> u32;
 
-    /// Version in force, which is stored in each bucket that is written.
+    /// Current version of the rule, which is stored in each bucket that is written.
     fn version(&self) -> u32;
 
-    /// Compares a bucket's version with the version in force.
+    /// Compares a bucket's version with the current version.
     fn age(&self, version: u32) -> Age;
 
     /// Returns the limits of a key's bucket.
     fn limits_of(&self, key: &str) -> &Limits;
 
-    /// Returns the current limits of the bucket of `key`. They differ from [`LiveRule::limits_of`]
-    /// if requests carry numbers of their limits, because the bucket then stores the numbers of its
-    /// last request. `bucket` is the bucket with its version, or `None` for a new bucket.
+    /// Returns the current limits of the bucket of `key`. These limits differ from
+    /// [`LiveRule::limits_of`] if requests carry numbers for their limits, because the bucket then
+    /// stores the numbers of its last request. `bucket` is the bucket with its version, or `None`
+    /// for a new bucket.
     fn limits_in(&self, key: &str, _bucket: Option<(&Bucket, u32)>) -> Cow<'_, Limits> {
         Cow::Borrowed(self.limits_of(key))
     }
 
-    /// Converts the bucket of `key` from its version to the version in force, in which it has
-    /// `limits`. Returns `None` if nothing changes.
+    /// Converts the bucket of `key` from its version to the current version. `of` contains the key
+    /// and its limits in the current version. Returns `None` if nothing changes.
     fn bring_forward(
         &self,
         of: (&str, &Limits),
@@ -333,13 +336,14 @@ pub trait LiveRule {
     /// Penalty for keys that are refused too often.
     fn penalty(&self) -> Option<&Penalty>;
 
-    /// Returns true if requests are charged at their ends. A request with a cost of 0 then needs a unit that is
-    /// available, although it takes none, so that the key pays its debt first.
+    /// Returns true if the final cost of a request is charged when the request ends. In that case, a request with a
+    /// cost of 0 is admitted only if a unit is available, although the request takes none. The key must therefore pay
+    /// off its debt first.
     fn charges_at_end(&self) -> bool {
         false
     }
 
-    /// Returns the bucket in `slot`, converted to the version in force.
+    /// Returns the bucket in `slot`, converted to the current version.
     fn bucket_of(&self, key: &str, slot: &Slot, clock: Clock) -> Bucket {
         let bucket = (&slot.bucket, slot.version);
         let limits = self.limits_in(key, Some(bucket));
@@ -348,20 +352,20 @@ pub trait LiveRule {
     }
 }
 
-// `Debug` is not a supertrait, because it would link the debug text of all parts of a rule into the
-// filter.
+// `Debug` is not a supertrait, because this would link the `Debug` implementations of all parts of
+// a rule into the filter.
 impl fmt::Debug for dyn LiveRule + '_ {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "rule {:08x} version {}", self.tag(), self.version())
     }
 }
 
-/// Age of a bucket's version, compared with the version in force.
+/// Age of a bucket's version, relative to the current version of the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Age {
-    /// The bucket has the version in force.
+    /// The bucket has the current version.
     Current,
-    /// The bucket has to be converted.
+    /// The bucket has an older version, so it must be converted.
     Older,
     /// The bucket has a newer version, so this worker's rule is out of date.
     Newer,

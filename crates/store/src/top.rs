@@ -1,8 +1,8 @@
-//! Heavy hitters: the keys with the most refused and the most admitted requests in recent time, in
-//! bounded memory.
+//! Heavy hitters: finds the keys that recently had the most refused or the most admitted requests,
+//! in bounded memory.
 //!
-//! [`Summary`] contains the counters. Each worker counts in its [`Tally`] and regularly adds these
-//! counts to the shared counts of all workers, which [`recent()`] reads.
+//! [`Summary`] contains the counters. Each worker counts requests in its [`Tally`] and regularly
+//! adds these counts to the shared counts of all workers, which [`recent()`] reads.
 
 use alloc::collections::BinaryHeap;
 use alloc::string::String;
@@ -16,14 +16,15 @@ use crate::names::MAX_KEY;
 use crate::shared_data::{SharedData, StoreFailed};
 use crate::swap::{Swapped, swap};
 
-/// Number of keys with a counter, for each [`By`] and each half of the covered time.
+/// Maximum number of keys that have a counter, for each [`By`] and each half of the covered time.
 pub const COUNTERS: usize = 256;
 /// Maximum time before a worker's counts are flushed.
 pub const FLUSH_AFTER: Nanos = Nanos::from_millis(250);
-/// Length of a half. Counts cover the current half and the whole previous one.
+/// Length of one half of the covered time. Counts cover the current half up to now, and the whole
+/// previous half.
 pub const HALF: Nanos = Nanos::from_secs(60);
 
-/// The kinds of counts.
+/// Kinds of counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
@@ -57,7 +58,7 @@ impl By {
 /// Recent counts.
 #[derive(Clone, Debug)]
 pub struct Recent {
-    /// Start of the covered time, with an error of up to [`crate::top::FLUSH_AFTER`].
+    /// Start of the time that the counts cover, with an error of up to [`crate::top::FLUSH_AFTER`].
     pub since: Nanos,
     /// The counts.
     pub counts: Summary,
@@ -73,10 +74,10 @@ pub fn recent(
     let mut bytes = Vec::new();
     store.get(&key(namespace), &mut bytes)?;
     let shared = Shared::read(&bytes).unwrap_or_default();
-    // On another worker's clock, the next half may already have begun.
+    // Another worker's clock may be ahead, so that worker may already have started the next half.
     let shared = shared.at(half(now));
     let before = shared.half.saturating_sub(1);
-    // Room for all keys of both halves, so none is dropped.
+    // There is room for all keys of both halves, so no key is dropped.
     let mut counts = Summary::new(COUNTERS.saturating_mul(2));
     let mut halves = Vec::from([shared.half]);
     if before != shared.half {
@@ -96,17 +97,18 @@ pub fn recent(
 // Counts of one worker before they are added to the shared counts.
 //
 // Counting changes only the worker's memory. The counts are flushed to the shared value once they
-// are [`FLUSH_AFTER`] old. They are added to the half in which the oldest of them was counted.
+// are [`FLUSH_AFTER`] old. All counts of a flush are added to the half in which the oldest of them
+// was counted.
 
 /// Counts of a worker.
 #[derive(Clone, Debug)]
 pub struct Tally {
     /// Store key of the shared value.
     key: Vec<u8>,
-    /// Counts by [`By`].
+    /// Counts of refused requests.
     refused: Summary,
     admitted: Summary,
-    /// Number of the half that the counts belong to.
+    /// Number of the [`HALF`] in which the counts were made.
     half: u64,
     /// Time of the next flush; `None` if there are no counts.
     due: Option<Nanos>,
@@ -124,7 +126,8 @@ impl Tally {
         }
     }
 
-    /// Counts a request. `fingerprint` is the hash of its key in the table of buckets.
+    /// Counts a request. `fingerprint` is the hash that identifies the request's key in the table
+    /// of buckets.
     pub fn count(&mut self, by: By, rule_tag: u32, fingerprint: u64, key: &str, now: Nanos) {
         if self.due.is_none() {
             self.start(now);
@@ -141,13 +144,13 @@ impl Tally {
         self.due = Some(now.saturating_add(FLUSH_AFTER));
     }
 
-    /// Returns the time at which the tally has to be flushed; `None` if it is empty.
+    /// Returns the time at which the tally must be flushed, or `None` if the tally is empty.
     pub const fn due(&self) -> Option<Nanos> {
         self.due
     }
 
-    /// Adds the counts to the shared value if that is due. Counts that cannot be written are kept,
-    /// and retried like new counts.
+    /// Adds the counts to the shared value if a flush is due. Counts that cannot be written are
+    /// kept and flushed again later, like new counts.
     pub fn flush(&mut self, store: &mut dyn SharedData, now: Nanos) {
         if self.due.is_none_or(|due| due > now) {
             return;
@@ -194,9 +197,9 @@ fn merged(part: &[u8], own: &Summary) -> Vec<u8> {
 // "LT" | version u8 | half u64 | part, four times      part  length u32 | summary
 // ```
 //
-// `half` is the number of the current half. The parts of the current half come first (refused, then
-// admitted), followed by the parts of the previous half. A value of another version is ignored,
-// because counts are only displayed and affect no decisions.
+// `half` is the number of the current [`HALF`]. The parts of the current half come first (refused,
+// then admitted), followed by the parts of the previous half. A value with a different version is
+// ignored. This is safe, because counts are only displayed and affect no decisions.
 
 const MAGIC: [u8; 3] = *b"LT\x01";
 /// Number of parts: each of the two halves has a part for each [`By`].
@@ -212,12 +215,12 @@ pub const fn shared_bytes(key: usize) -> usize {
 /// A value that was read, with its summaries still encoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Shared<'a> {
-    /// Number of the current half at the time of writing.
+    /// Number of the current [`HALF`] when the value was written.
     half: u64,
     parts: [&'a [u8]; PARTS],
 }
 
-/// Returns the number of the half that contains `now`.
+/// Returns the number of the [`HALF`] that contains `now`.
 const fn half(now: Nanos) -> u64 {
     match now.get().checked_div(HALF.get()) {
         Some(half) => half,
@@ -243,8 +246,8 @@ impl<'a> Shared<'a> {
         rest.is_empty().then_some(Self { half, parts })
     }
 
-    /// Returns the counts with `half` as the current half. Forgets counts from before the previous
-    /// half.
+    /// Returns the counts, moved forward so that `half` is the current half. Drops counts from
+    /// before the previous half.
     fn at(self, half: u64) -> Self {
         let [refused, admitted, ..] = self.parts;
         match half.saturating_sub(self.half) {
@@ -260,14 +263,15 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// Returns the counts of a half. They are empty unless it is the current or the previous half.
+    /// Returns the counts of the [`HALF`] with this number. The counts are empty unless this is the
+    /// current or the previous half.
     fn part(&self, half: u64, by: By) -> &'a [u8] {
         let place = self.place(half, by);
         let part = place.and_then(|place| self.parts.get(place));
         part.copied().unwrap_or_default()
     }
 
-    /// Returns the index of a half's part.
+    /// Returns the index in `parts` of the counts for a half and a [`By`].
     fn place(&self, half: u64, by: By) -> Option<usize> {
         let first = match self.half.checked_sub(half) {
             Some(0) => 0_usize,
@@ -280,7 +284,8 @@ impl<'a> Shared<'a> {
         })
     }
 
-    /// Replaces the refused and the admitted part of a half. `None` leaves a part unchanged.
+    /// Replaces the refused part and the admitted part of the [`HALF`] with this number. `None`
+    /// leaves a part unchanged.
     fn put(&mut self, half: u64, parts: [Option<&'a [u8]>; 2]) {
         for (by, part) in By::ALL.into_iter().zip(parts) {
             let place = self.place(half, by);
@@ -308,30 +313,31 @@ impl<'a> Shared<'a> {
 //
 // These are the space-saving counters of Metwally, Agrawal and El Abbadi ("Efficient computation of
 // frequent and top-k elements in data streams", 2005), with the merge by Agarwal, Cormode, Huang,
-// Phillips, Wei and Yi ("Mergeable summaries", 2012). Each new key gets a counter until there are
-// twice as many counters as places. Then only the half with the largest counts is kept. This is
-// equivalent to a merge with the keys that came in the meantime. The average cost of a new key
-// therefore does not depend on the number of counters.
+// Phillips, Wei and Yi ("Mergeable summaries", 2012). A summary has a fixed number of places, which
+// is the number of counters that it keeps. Each new key gets a counter until there are twice as
+// many counters as places. Then only the counters with the largest counts are kept, one for each
+// place. This is equivalent to merging the summary with a summary of the new keys. As a result, the
+// average cost of adding a key does not depend on the number of counters.
 //
 // With K places, a total count of N, and merges in any order:
 //
 // - `count - error <= truth <= count` for a key with a counter;
 // - `truth <= floor` for a key without a counter;
-// - `error <= floor <= N / K`. Every key with more than N / K therefore has a counter. If there are
-//   at most K keys in total, the counts are exact.
+// - `error <= floor <= N / K`. Every key whose true count exceeds N / K therefore has a counter. If
+//   there are at most K keys in total, the counts are exact.
 //
-// An entry may carry a mark, which is any other data that is counted for its key while it has a
-// counter. The filter uses no marks. A replay uses them to distinguish kinds of requests.
+// An entry may carry a mark, which is additional data that is collected for the key while the key
+// has a counter. The filter uses no marks. A replay uses marks to distinguish kinds of requests.
 //
-// The last bound holds because `K * floor + Σ (count - floor) <= N`. Counting adds the same amount
-// to both sides, and merging adds the inequalities. If the floor rises by n, more than K counters
-// lose n of their height above the floor.
+// The bound on the floor holds because `K * floor + Σ (count - floor) <= N`. Counting a request
+// adds the same amount to both sides, and merging two summaries adds their inequalities. If a cut
+// raises the floor by n, more than K counters each lose n of their height above the floor.
 
-/// Index value for "no entry".
+/// Value in the index that means "no entry".
 const NONE: u16 = u16::MAX;
-/// Index slots for each place. At most two of them have an entry, or four while two summaries of
-/// equal size are merged. If a merge with a larger summary overfills the index, the final cut
-/// rebuilds it.
+/// Number of index slots for each place. At most two slots per place are in use, or four while two
+/// summaries of equal size are merged. If a merge with a larger summary overfills the index, the
+/// cut at the end of the merge rebuilds the index.
 const INDEX_PER_PLACE: usize = 4;
 
 /// Encoded size of a summary with this many entries and keys of this many bytes.
@@ -351,12 +357,12 @@ pub struct Entry<M = ()> {
     pub fingerprint: u64,
     /// The key, truncated to [`MAX_KEY`] bytes.
     pub key: String,
-    /// Upper bound of the count.
+    /// Upper bound for the true count.
     pub count: u64,
     /// Maximum error of the count.
     pub error: u64,
-    /// Other data counted for the key. It covers only the `count - error` requests since the key
-    /// got its counter, so it may be too low.
+    /// Additional data that is collected for the key. The mark covers only the `count - error`
+    /// requests since the key got its counter, so totals in the mark may be too low.
     pub mark: M,
 }
 
@@ -365,8 +371,8 @@ pub struct Entry<M = ()> {
 pub struct Summary<M = ()> {
     places: usize,
     floor: u64,
-    /// Entries. Only the first `used` entries are in use. The others are kept to reuse their
-    /// memory.
+    /// Entries. Only the first `used` entries are in use. The other entries are kept so that their
+    /// memory can be reused.
     entries: Vec<Entry<M>>,
     used: usize,
     /// Hash table of indices in `entries`, with linear probing.
@@ -374,7 +380,7 @@ pub struct Summary<M = ()> {
 }
 
 impl<M: Default> Summary<M> {
-    /// Creates an empty summary with places for this many keys and a mark for each.
+    /// Creates an empty summary with places for this many keys, and with a mark for each key.
     pub fn marked(places: usize) -> Self {
         // The number of places is limited so that each entry has an index below `NONE`.
         let places = places.clamp(1, usize::from(NONE) / INDEX_PER_PLACE);
@@ -390,7 +396,7 @@ impl<M: Default> Summary<M> {
         }
     }
 
-    /// Maximum count of a key without a counter.
+    /// Upper bound for the true count of a key without a counter.
     pub const fn floor(&self) -> u64 {
         self.floor
     }
@@ -447,8 +453,8 @@ impl<M: Default> Summary<M> {
             let rank = (Reverse(e.count), e.rule_tag, e.key.as_str());
             (rank, place)
         });
-        // Sorts with a heap, because the library's sorts take several KiB each, and the filter's
-        // module has to be small.
+        // Sorts with a heap, because each sort function of the standard library takes several KiB
+        // of code, and the filter's module must be small.
         let ranked = found.collect::<BinaryHeap<_>>().into_sorted_vec();
         let entries = ranked.into_iter();
         entries
@@ -481,8 +487,9 @@ impl<M: Default> Summary<M> {
         self.reindex();
     }
 
-    /// Returns the largest count that is dropped: the smallest count that is exceeded by no more
-    /// counts than there are places. The bisection takes bounded time and little code.
+    /// Returns the largest count that a cut drops. This is the smallest number that is exceeded by
+    /// at most as many counts as there are places. The bisection takes bounded time and little
+    /// code.
     fn largest_dropped(&self) -> u64 {
         let counts = self.entries().iter().map(|entry| entry.count);
         let (mut least, mut most) = (self.floor, counts.max().unwrap_or(self.floor));
@@ -541,7 +548,7 @@ impl<M: Default> Summary<M> {
         }
     }
 
-    /// Gives a key a counter. `slot` is its free index slot.
+    /// Adds a counter for a key. `slot` is the free index slot for the key.
     fn insert(
         &mut self,
         slot: usize,
@@ -562,7 +569,7 @@ impl<M: Default> Summary<M> {
         entry.fingerprint = fingerprint;
         entry.key.clear();
         let end = key.floor_char_boundary(MAX_KEY);
-        // The exact size is reserved, so that the maximum key size bounds the memory of an entry.
+        // Reserves the exact size, so that the maximum key size bounds the memory of an entry.
         entry.key.reserve_exact(end);
         entry.key.push_str(key.get(..end).unwrap_or_default());
         (entry.count, entry.error) = (count, error);
@@ -583,11 +590,12 @@ impl Summary {
         self.add_marked(rule_tag, fingerprint, key, times, |()| {});
     }
 
-    /// Adds the counts of `other`.
+    /// Adds the counts of `other` to this summary.
     pub fn merge(&mut self, other: &Self) {
         let (own, others) = (self.floor, other.floor);
-        // This loop treats each key as one without a counter in `other`, where its count is at most
-        // the floor. The next loop corrects keys that have a counter there.
+        // This loop treats each key as if it had no counter in `other`, where the count of such a
+        // key is at most the floor. The next loop corrects this for the keys that have a counter in
+        // `other`.
         for entry in self.entries.iter_mut().take(self.used) {
             entry.count = entry.count.saturating_add(others);
             entry.error = entry.error.saturating_add(others);

@@ -1,16 +1,18 @@
-//! Health of the upstreams, which all workers share. There is a stored value for each pair of a [`UpstreamCondition`]
-//! and a cluster.
+//! Health of the upstreams, which all workers share. The store contains one value for each pair of an
+//! [`UpstreamCondition`] and a cluster.
 //!
-//! Shared data cannot be deleted, so the number of places for values is fixed: [`PLACES`], which is
-//! four times the [`PROMISED`] number of values. A value may be in any of 20 places, which are
-//! chosen by separate hashes. The search for it ends at the first place that was never written. A
-//! new value may replace a value whose window is empty. If no place is found for a cluster, its
-//! responses are not counted.
+//! Values in shared data cannot be deleted, so these values share a fixed number of store keys, the
+//! *places*. There are [`PLACES`] places, four times the [`PROMISED`] number of values. Each value
+//! has 20 candidate places, which are chosen by separate hashes. The search for a value ends at the
+//! first candidate place that was never written. A new value may replace a value whose window is
+//! empty. If all candidate places of a cluster are in use by other values, the responses of the
+//! cluster are not counted.
 //!
-//! With n places taken, a cluster finds no place with a probability of (n / 4096)^20. For the last
-//! of 1 024 clusters, this is 9·10⁻¹³. For any of them, it is at most Σ (n / 4096)^20 over n <
-//! 1024, which is less than 4096 · (1/4)^21 / 21 = 5·10⁻¹¹. Most values are in their first place,
-//! and the average is 1.15 reads.
+//! If n places are in use, the probability that a new cluster finds no free place is (n / 4096)^20.
+//! For the last of 1 024 clusters, this probability is 9·10⁻¹³. The probability that any of the 1
+//! 024 clusters finds no free place is at most Σ (n / 4096)^20 over n < 1024, which is less than
+//! 4096 · (1/4)^21 / 21 = 5·10⁻¹¹. Most values are in their first candidate place, so a search
+//! takes 1.15 reads on average.
 
 use alloc::vec::Vec;
 
@@ -23,16 +25,16 @@ use crate::health::{HEALTH_BYTES, Health};
 use crate::shared_data::{CAS_ABSENT, Cas, MAX_RETRIES, SharedData, StoreFailed, Written};
 use crate::table::{StoreKey, Table};
 
-/// Number of values that practically always find a place.
+/// Number of values that practically always find a free place.
 pub const PROMISED: usize = 1_024;
-/// Number of places.
+/// Number of places for values.
 pub const PLACES: usize = 4 * PROMISED;
-/// Number of the last place. It is also the bit mask of place numbers.
+/// Number of the last place. This number is also the bit mask for place numbers.
 const LAST: u32 = 4_095;
-/// Number of places in which a value may be stored.
+/// Number of candidate places for each value.
 const TRIES: u64 = 20;
-/// Prefix of the store keys of places. An older layout, with 1 024 places and another search, uses
-/// the prefix `u`.
+/// Prefix of the store keys of places. An older layout, with 1 024 places and a different search,
+/// uses the prefix `u`.
 const KIND: u8 = b'U';
 /// Maximum size of a stored cluster name, in bytes. Longer names are truncated, because they are
 /// only displayed.
@@ -40,7 +42,7 @@ const MAX_NAME: usize = 128;
 /// Size of a value without its health and name, in bytes.
 const HEAD: usize = size_of::<u32>() + size_of::<u64>();
 
-/// Size of a value for a cluster with a name of this many bytes.
+/// Size of the value for a cluster whose name has this many bytes.
 pub const fn bytes(name: usize) -> usize {
     let name = if name < MAX_NAME { name } else { MAX_NAME };
     name.saturating_add(HEALTH_BYTES).saturating_add(HEAD)
@@ -51,27 +53,27 @@ pub const fn bytes(name: usize) -> usize {
 pub struct Upstream {
     /// Tag of the [`UpstreamCondition`] for which responses are counted.
     pub when: u32,
-    /// Beginning of the cluster's name, which may be any bytes.
+    /// Name of the cluster, truncated if it is long. The bytes need not be valid UTF-8.
     pub cluster: Vec<u8>,
     /// Health of the upstream.
     pub health: Health,
     fingerprint: u64,
 }
 
-/// A place in shared data that contains the wanted value or is free for it.
+/// A place in shared data that contains the requested value or is free to store it.
 struct Found {
     key: StoreKey,
     expected: Cas,
     health: Option<Health>,
 }
 
-/// Identity of a value: the [`UpstreamCondition`] and the cluster whose health it counts.
+/// Identity of a value: the [`UpstreamCondition`] and the cluster whose health the value contains.
 #[derive(Clone, Copy)]
 struct Subject<'a> {
     tag: u32,
     cluster: &'a [u8],
     fingerprint: u64,
-    /// Seed of the hashes that choose the places for the value; see [`Subject::place`].
+    /// Seed of the hashes that select the candidate places of the value; see [`Subject::place`].
     draw: u64,
 }
 
@@ -90,7 +92,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Returns the number of the place that the search for the value reads at this step.
+    /// Returns the number of the candidate place that a search for the value reads at this step.
     fn place(&self, step: u64) -> u32 {
         let place = mix(self.draw.wrapping_add(step)) & u64::from(LAST);
         u32::try_from(place).unwrap_or(0)
@@ -102,7 +104,8 @@ impl<'a> Subject<'a> {
 }
 
 impl Table {
-    /// Returns true if an upstream fails according to `when`. An unknown upstream does not fail.
+    /// Returns true if an upstream is failing according to `when`. An unknown upstream is not
+    /// failing.
     pub fn fails(
         &self,
         store: &mut dyn SharedData,
@@ -119,7 +122,8 @@ impl Table {
         Ok(health.fails())
     }
 
-    /// Counts a response of an upstream. Returns its health if it started or stopped failing.
+    /// Counts a response of an upstream. If this changes whether the upstream is failing, returns
+    /// the upstream's new health.
     pub fn respond(
         &self,
         store: &mut dyn SharedData,
@@ -161,8 +165,8 @@ impl Table {
                 let Some(upstream) = decode(&bytes) else {
                     continue;
                 };
-                // Uses insertion, because there are few upstreams, and a library sort would take a
-                // large part of the module.
+                // Inserts each upstream at its sorted position. There are few upstreams, and a sort
+                // function of the standard library would make up a large part of the module.
                 let at = seen.partition_point(|other| other.cluster < upstream.cluster);
                 seen.insert(at, upstream);
             }
@@ -170,8 +174,8 @@ impl Table {
         Ok(seen)
     }
 
-    /// Returns the place that contains the value of `subject`, or else a free place for it. `None`
-    /// if all its places are in use.
+    /// Returns the place that contains the value of `subject`, or otherwise a free candidate place.
+    /// Returns `None` if all candidate places are in use by other values.
     fn find_upstream(
         &self,
         store: &mut dyn SharedData,
@@ -189,7 +193,8 @@ impl Table {
                     health: None,
                 })));
             };
-            // An unreadable value was written by another version, which may still use it.
+            // A value that cannot be decoded was written by another version, which may still be
+            // using it.
             let Some(there) = decode(&bytes) else {
                 continue;
             };
@@ -231,19 +236,19 @@ fn decode(bytes: &[u8]) -> Option<Upstream> {
     })
 }
 
-/// Condition of a rule that applies only while an upstream's error share is too high. Each upstream
-/// has one state. There are two thresholds, because with a single one the state would flap whenever
-/// the error share is close to it.
+/// Condition of a rule that applies only while an upstream's error rate is too high. For each
+/// condition, an upstream is either failing or not failing. There are two thresholds, because with
+/// a single threshold, this state would flap while the error rate is close to the threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct UpstreamCondition {
-    /// The rule starts to apply when the error share is above this.
+    /// Error rate above which the rule starts to apply.
     #[serde(rename = "upstream_error_rate_over")]
     pub over: Decimal,
-    /// The rule stops applying when the error share is below this. At most `over`.
+    /// Error rate below which the rule stops applying. At most `over`.
     pub until_under: Decimal,
     /// Length of the time window in which responses are counted.
     pub within: Nanos,
-    /// Minimum number of responses in the window for the rule to start to apply.
+    /// Minimum number of responses that the window must contain before the rule can start to apply.
     pub least: u32,
 }
 

@@ -1,5 +1,5 @@
-//! Encoded form of a slot. All code that reads or writes slot parts uses the offsets and
-//! sizes in this file: the offsets of the numbers in the head, and the sizes of the optional parts.
+//! Encoded form of a slot. This file defines the offsets of the numbers in the head, and the sizes
+//! of the optional parts. All code that reads or writes parts of a slot uses these definitions.
 
 #![expect(
     clippy::inline_always,
@@ -28,28 +28,31 @@ pub(super) const FLAGS_AT: usize = 42;
 const ORIGIN_AT: usize = 43;
 pub(super) const WORDS_AT: usize = 47;
 
-/// Flag of the encoded form only: units given back to the bucket are present.
+/// Flag that exists only in the encoded form. Set if the slot contains units given back to the
+/// bucket.
 pub(super) const FLAG_GIVEN: u8 = 1;
-/// Encoded size of these units, in bytes.
+/// Encoded size of the units given back, in bytes.
 pub(super) const GIVEN_BYTES: usize = 5;
-/// Flag that only the encoded slot has: set if the slot's strikes and bans follow.
+/// Flag that exists only in the encoded form. Set if the slot contains a ban history: strikes or
+/// bans.
 pub(super) const FLAG_BAN_HISTORY: u8 = 8;
 /// Encoded size of a ban history, in bytes.
 const BAN_HISTORY: usize = 18;
-/// Flag of the encoded form only: an [`Instant`] is present.
+/// Flag that exists only in the encoded form. Set if the slot contains an [`Instant`].
 pub(super) const FLAG_HELD: u8 = 16;
 /// Encoded size of an [`Instant`], in bytes.
 pub(super) const HELD: usize = 5;
-/// Flag of the encoded form only: the end of the slot's queue is present.
+/// Flag that exists only in the encoded form. Set if the slot contains the end time of its queue.
 const FLAG_QUEUE_END: u8 = 32;
-/// Encoded size of the end of a queue, in bytes.
+/// Encoded size of a queue's end time, in bytes.
 const QUEUE_END: usize = 8;
-/// Flag of the encoded form only: the slot's lease is present.
+/// Flag that exists only in the encoded form. Set if the slot contains a lease.
 pub(super) const FLAG_LEASE: u8 = 64;
-/// Encoded size of a lease without the units left at its later limits, in bytes.
+/// Encoded size of a lease, in bytes, without the list of remaining units for the limits after the
+/// first.
 const LEASE: usize = LEASE_WORDS * size_of::<u64>();
-/// Flag of the encoded form only: the units left at the later limits of the lease are present. It
-/// is set only together with [`FLAG_LEASE`].
+/// Flag that exists only in the encoded form. Set if the lease is followed by a list of remaining
+/// units for the limits after the first. This flag is set only together with [`FLAG_LEASE`].
 pub(super) const FLAG_LATER: u8 = 128;
 /// All flags that exist only in the encoded form.
 pub(super) const FLAGS_IN_BYTES: u8 =
@@ -63,7 +66,7 @@ pub const fn lease_bytes(limits: usize) -> usize {
     }
 }
 
-/// Encoded size of the units left at this many limits after the first, in bytes.
+/// Encoded size, in bytes, of the list of remaining units for this many limits after the first.
 pub(super) const fn later_bytes(limits: usize) -> usize {
     limits.saturating_mul(size_of::<u32>()).saturating_add(1)
 }
@@ -76,7 +79,7 @@ impl Slot {
         let ban_history_flag = if has_ban_history { FLAG_BAN_HISTORY } else { 0 };
         let instant_ms = self.instant_ms();
         let held_flag = if instant_ms > 0 { FLAG_HELD } else { 0 };
-        // The end of a queue is stored only while requests wait in it.
+        // The end time of a queue is stored only while requests wait in the queue.
         let has_queue_end = self.bucket.queue_end > self.bucket.last;
         let queue_end_flag = if has_queue_end { FLAG_QUEUE_END } else { 0 };
         let lease = self.lease.as_deref().filter(|lease| !lease.is_fresh());
@@ -114,7 +117,7 @@ impl Slot {
         }
     }
 
-    /// Returns the [`Instant`] to encode, in milliseconds; 0 for none.
+    /// Returns the [`Instant`] to encode, in milliseconds, or 0 if there is none.
     fn instant_ms(&self) -> u64 {
         let last = self.bucket.last;
         match Instant::of(self.held_until_ms.min(MAX_U40), last) {
@@ -125,7 +128,7 @@ impl Slot {
     }
 
     fn encode_head(&self, in_bytes: u8, count: u16) -> [u8; SLOT_HEAD] {
-        // Builds the head as one array, because ten separate additions to a vector are slower.
+        // Builds the head as one array, because appending ten values to a vector would be slower.
         let mut head = [0; SLOT_HEAD];
         put(&mut head, FINGERPRINT_AT, self.fingerprint.to_le_bytes());
         put(&mut head, RULE_TAG_AT, self.rule_tag.to_le_bytes());
@@ -146,9 +149,9 @@ impl Slot {
     }
 }
 
-/// The value of a field that stores either of two instants, in milliseconds. Older builds know only
-/// the first meaning. They read the second as an end of permits that has passed, so they drop it
-/// when they change the slot.
+/// Value of a field that stores either of two times, in milliseconds. Older builds know only the
+/// first of the two, [`Slot::held_until_ms`]. They read the start of a run of refusals as permits
+/// that have already expired, and drop it when they change the slot.
 pub(super) enum Instant {
     /// [`Slot::held_until_ms`], which is after the last touch of the bucket.
     HeldUntil(u64),
@@ -157,7 +160,7 @@ pub(super) enum Instant {
 }
 
 impl Instant {
-    /// Returns the meaning of a stored instant, given the bucket's last touch.
+    /// Interprets a stored time, given the time of the bucket's last touch.
     #[inline(always)]
     pub(super) const fn of(ms: u64, last: Nanos) -> Self {
         if Nanos::from_millis(ms).get() > last.get() {
@@ -167,7 +170,7 @@ impl Instant {
         }
     }
 
-    /// Value of [`Slot::held_until_ms`].
+    /// Returns [`Slot::held_until_ms`], or 0 if the field stores the other time.
     pub(super) const fn held_until_ms(&self) -> u64 {
         match self {
             Self::HeldUntil(ms) => *ms,
@@ -175,7 +178,7 @@ impl Instant {
         }
     }
 
-    /// Value of [`Slot::refused_since_ms`].
+    /// Returns [`Slot::refused_since_ms`], or 0 if the field stores the other time.
     pub(super) const fn refused_since_ms(&self) -> u64 {
         match self {
             Self::HeldUntil(_) => 0,
@@ -184,8 +187,8 @@ impl Instant {
     }
 }
 
-/// Writes a number of the head at its offset. The offsets are constants, so the compiler can check
-/// the bounds.
+/// Writes a number into the head at the offset `at`. The offsets are constants, so the compiler can
+/// check the bounds.
 #[inline(always)]
 pub(super) fn put<const N: usize>(head: &mut [u8; SLOT_HEAD], at: usize, bytes: [u8; N]) {
     if let Some(place) = head.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
@@ -281,7 +284,7 @@ pub(super) fn u40(number: u64) -> [u8; 5] {
     bytes.first_chunk().copied().unwrap_or_default()
 }
 
-/// Decodes a number of five bytes.
+/// Decodes a five-byte number.
 #[inline(always)]
 pub(super) fn from_u40([low @ .., high]: [u8; 5]) -> u64 {
     u64::from(u32::from_le_bytes(low)) | u64::from(high) << 32
@@ -300,8 +303,8 @@ fn encode_ban_history(ban_history: &BanHistory, out: &mut Vec<u8>) {
     out.push(ban_history.bans);
 }
 
-/// Sizes of the optional parts that follow a slot's head with these flags: units given back, ban
-/// history, [`Instant`], end of the queue, and words of the lease.
+/// Returns the sizes of the optional parts that follow a slot's head with these flags: units given
+/// back, ban history, [`Instant`], end time of the queue, and words of the lease.
 pub(super) const fn optional_bytes(flags: u8) -> [usize; 5] {
     const fn size(flags: u8, flag: u8, size: usize) -> usize {
         if flags & flag == 0 { 0 } else { size }
@@ -348,7 +351,7 @@ impl Bytes<'_> {
         self.take().map(u64::from_le_bytes)
     }
 
-    /// Reads a slot without its words, and its number of words.
+    /// Reads a slot except its words. Returns the slot and the number of its words.
     pub(super) fn head(&mut self) -> Result<(Slot, usize), UnknownPage> {
         let head: [u8; SLOT_HEAD] = self.take()?;
         let head = Head(&head);
@@ -424,7 +427,7 @@ impl Bytes<'_> {
         Ok(ban_history)
     }
 
-    /// Reads a number that must not be 0, because a 0 would have been omitted.
+    /// Reads a number that must not be 0, because the encoder omits a 0.
     fn present(&mut self) -> Result<u64, UnknownPage> {
         self.u40().and_then(|number| match number {
             0 => Err(UnknownPage),
@@ -444,7 +447,7 @@ impl Bytes<'_> {
             for units in &mut *later {
                 *units = self.u32()?;
             }
-            // Zeros at the end are omitted, so a final 0 is invalid.
+            // The encoder omits trailing zeros, so a final 0 is invalid.
             if later.last().is_none_or(|last| *last == 0) {
                 return Err(UnknownPage);
             }

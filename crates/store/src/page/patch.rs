@@ -1,5 +1,5 @@
-//! A page in its encoded form. A change reads and writes one slot in place and skips the others,
-//! which is several times as fast as decoding and encoding the whole page.
+//! A page in its encoded form. A change reads and writes one slot in place and skips the other
+//! slots, which is several times as fast as decoding and encoding the whole page.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -56,7 +56,7 @@ impl PageBytes {
         self.count = 0;
     }
 
-    /// Finds the slots, and checks them as strictly as [`Page::decode`].
+    /// Finds the slots, and checks them as strictly as [`Page::decode`] does.
     fn check(&mut self) -> Result<(), UnknownPage> {
         let mut reader = Bytes(&self.bytes);
         let (count, _origins) = reader.page_head()?;
@@ -80,7 +80,7 @@ impl PageBytes {
         origins.map_or(0, |origins| u32::from_le_bytes(*origins))
     }
 
-    /// Counts one more state that begins in this page, and returns its number.
+    /// Assigns the next origin of this page, and returns it.
     pub(crate) fn new_origin(&mut self) -> u32 {
         let origin = self.origins().wrapping_add(1);
         self.set_origins(origin);
@@ -102,7 +102,7 @@ impl PageBytes {
         Some((index, Bytes(slot).slot().ok()?))
     }
 
-    /// Returns a bucket's slot for changes in place, if it is a plain slot.
+    /// Returns a bucket's slot for in-place changes, if it is a plain slot.
     pub(crate) fn find_fast(&mut self, fingerprint: u64) -> Option<FastSlot<'_>> {
         let range = self.range(self.index_of(fingerprint)?);
         FastSlot::of(self.bytes.get_mut(range)?)
@@ -144,7 +144,7 @@ impl PageBytes {
         Ok(evicted)
     }
 
-    /// Removes a slot, and moves the last slot to its place.
+    /// Removes a slot, and moves the last slot into its position.
     pub(crate) fn remove(&mut self, index: usize) {
         let last = self.range(self.count.saturating_sub(1));
         let moved = self.bytes.split_off(last.start.min(self.bytes.len()));
@@ -154,7 +154,7 @@ impl PageBytes {
         self.set_count(self.count.saturating_sub(1));
     }
 
-    /// Appends a slot. The page must have room for it.
+    /// Appends a slot. The page must have room for the slot.
     pub(crate) fn push(&mut self, slot: &Slot) {
         let index = self.count;
         if let Some(start) = self.starts.get_mut(index) {
@@ -209,8 +209,8 @@ impl PageBytes {
     }
 }
 
-/// Copies the slot of a bucket out of a page, to change it in place. Only the slots up to this one are
-/// checked.
+/// Copies a bucket's slot from a page into a [`Patch`], for an in-place change. Checks only the slots up to the
+/// bucket's slot.
 pub(crate) fn patch_of(page: &[u8], fingerprint: u64) -> Option<Patch> {
     let own = fingerprint.to_le_bytes();
     let (count, _origins) = Bytes(page).page_head().ok()?;
@@ -231,7 +231,7 @@ fn end_of_slot(bytes: &[u8], start: usize) -> Option<usize> {
     let fixed = Head::of(slot).ok()?;
     let (words, flags) = (fixed.words(), fixed.flags());
     let parts = flags & FLAGS_IN_BYTES;
-    // In most slots the words directly follow the head, or follow the beginning of a run of
+    // In most slots, the words follow directly after the head, or after the start of a run of
     // refusals.
     let words_at = if parts == 0 {
         SLOT_HEAD
@@ -280,8 +280,8 @@ fn end_of_slot(bytes: &[u8], start: usize) -> Option<usize> {
     (words <= MAX_BUCKET_WORDS && is_trimmed).then_some(start.saturating_add(length))
 }
 
-/// Returns the end of the units left at the later limits of a lease, or `None` if they are not
-/// well-formed.
+/// Returns the end of the list of remaining units that follows a lease, or `None` if the list is
+/// not well-formed.
 fn end_of_later(slot: &[u8], start: usize) -> Option<usize> {
     let count = usize::from(*slot.get(start)?);
     let end = start.saturating_add(later_bytes(count));
@@ -290,18 +290,19 @@ fn end_of_later(slot: &[u8], start: usize) -> Option<usize> {
     (fits && *last != [0; 4]).then_some(end)
 }
 
-// A plain slot has a head, sometimes the beginning of a run of refusals, and words. Most decisions
-// use plain slots, which are read and written in place at fixed offsets. Decoding and encoding the
-// whole slot would take several times as much code for each request.
+// A plain slot consists of a head, optionally the start of a run of refusals, and words. Most
+// decisions use plain slots, which are read and written in place at fixed offsets. Decoding and
+// encoding the whole slot would be several times as expensive for each request.
 
-/// A slot whose only optional part, if any, is the beginning of a run of refusals.
+/// A slot whose only optional part, if any, is the start of a run of refusals.
 pub(crate) struct FastSlot<'a> {
     head: &'a mut [u8; SLOT_HEAD],
     words: &'a mut [[u8; size_of::<u64>()]],
 }
 
 impl<'a> FastSlot<'a> {
-    /// Returns the slot in these well-formed bytes, or `None` if it has other optional parts.
+    /// Interprets well-formed bytes as a plain slot. Returns `None` if the slot has other optional
+    /// parts.
     pub(crate) fn of(slot: &'a mut [u8]) -> Option<Self> {
         let (head, rest) = slot.split_first_chunk_mut()?;
         let words = match Head(head).flags() & FLAGS_IN_BYTES {
@@ -339,8 +340,8 @@ impl<'a> FastSlot<'a> {
         Head(self.head).last()
     }
 
-    /// Copies the bucket's words to the beginning of `words`, and returns their number. `None` if
-    /// they do not fit.
+    /// Copies the bucket's words to the beginning of `words`, and returns their number. Returns
+    /// `None` if the words do not fit.
     pub(crate) fn read(&self, words: &mut [u64]) -> Option<usize> {
         let words = words.get_mut(..self.words.len())?;
         for (word, bytes) in words.iter_mut().zip(self.words.iter()) {
@@ -349,8 +350,8 @@ impl<'a> FastSlot<'a> {
         Some(words.len())
     }
 
-    /// Returns true if `words` can replace the bucket's words in place, which needs the same number
-    /// of words without zeros at the end.
+    /// Returns true if `words` can replace the bucket's words in place. Apart from trailing zeros,
+    /// both must have the same number of words.
     pub(crate) fn has_room_for(&self, words: &[u64]) -> bool {
         let (own, more) = words.split_at(self.words.len().min(words.len()));
         own.len() == self.words.len()
@@ -365,14 +366,14 @@ impl<'a> FastSlot<'a> {
         }
     }
 
-    /// Returns true if a refusal at `at` begins a run of refusals, which cannot be recorded in
-    /// place.
+    /// Returns true if a refusal at `at` would start a new run of refusals, which cannot be
+    /// recorded in place.
     pub(crate) fn begins_run(&self, at: Nanos) -> bool {
         let head = Head(self.head);
         head.refused() == 0 || !head.refused_at().is_within(RUN_GAP, at)
     }
 
-    /// Records the last touch, the time from which the bucket is idle, and one more decision.
+    /// Records the last touch, the time at which the bucket becomes idle, and one more decision.
     pub(crate) fn note(&mut self, last: Nanos, idle_at_ms: u64, is_refused: bool) {
         put(self.head, LAST_AT, last.get().to_le_bytes());
         put(self.head, IDLE_AT, u40(idle_at_ms.min(MAX_U40)));

@@ -1,16 +1,19 @@
-//! Chooses the bucket of a full page that is evicted for a new one.
+//! Chooses the bucket that a full page evicts to make room for a new bucket.
 //!
 //! A client that can make up keys can fill every page. Each rule therefore has a fair share of a
-//! page: the number of slots that are not pinned by an operator's ban, divided by the number of
-//! rules with such slots, including the rule of the new bucket. Rules may use unused slots of the
-//! other rules' shares. The victim is chosen in this order:
+//! page. This share is the number of slots that are not pinned by an operator's ban, divided by the
+//! number of rules that own these slots, including the rule of the new bucket. A rule may exceed
+//! its share while other rules do not use all of theirs. The victim is chosen in this order:
 //!
-//! 1. An idle bucket of any rule, because nothing is lost.
-//! 2. If the rule of the new bucket has its share or more: that rule's bucket with the lowest worth
-//!    that holds no permits. If all of them hold permits, there is no victim.
-//! 3. Otherwise, if some rules exceed their share: the bucket with the lowest worth of the rule
-//!    with the most buckets. Buckets that hold permits come last.
-//! 4. If there are more rules than slots: the bucket with the lowest worth that holds no permits.
+//! 1. An idle bucket of any rule, because evicting it loses no state.
+//! 2. If the rule of the new bucket already uses its share or more: the bucket of this rule with
+//!    the lowest worth, except buckets that hold permits. If all buckets of the rule hold permits,
+//!    no bucket is evicted.
+//! 3. Otherwise, if some rules exceed their share: of the rule with the most buckets, the bucket
+//!    with the lowest worth. Buckets that hold permits are chosen only if all buckets of these
+//!    rules hold permits.
+//! 4. If there are more rules than slots: the bucket with the lowest worth, except buckets that
+//!    hold permits.
 
 use core::cmp::Reverse;
 
@@ -21,7 +24,7 @@ use super::{
     optional_bytes,
 };
 
-/// The fields of a slot that the choice depends on.
+/// Fields of a slot on which the choice of the victim depends.
 #[derive(Clone, Copy)]
 pub(super) struct Standing {
     rule_tag: u32,
@@ -44,7 +47,7 @@ struct Candidate {
 /// Worth of a bucket. The bucket with the lowest worth is evicted first.
 type Worth = (u8, u64);
 
-/// First part of an idle bucket's worth.
+/// First component of an idle bucket's worth.
 const IDLE: u8 = 0;
 
 impl Standing {
@@ -88,9 +91,9 @@ impl Standing {
     ///
     /// - idle buckets.
     /// - buckets that never refused a request, ordered by their used capacity.
-    /// - buckets that refused a request, because a flood of new keys may aim at evicting them. The
-    ///   bucket that was untouched longest comes first.
-    /// - banned buckets. The bucket whose ban ends first comes first.
+    /// - buckets that refused a request, because the purpose of a flood of new keys may be to evict
+    ///   them. Among them, the bucket that has not been touched for the longest time comes first.
+    /// - banned buckets. Among them, the bucket whose ban ends first comes first.
     const fn worth(&self, now_ms: u64) -> Worth {
         if is_idle(self.idle_at_ms, self.flags, now_ms) {
             (IDLE, self.idle_at_ms)
@@ -108,19 +111,20 @@ impl Standing {
         let is_pinned = self.flags & FLAG_PINNED != 0 && now_ms < self.banned_until_ms;
         (!is_pinned).then(|| Candidate {
             rule_tag: self.rule_tag,
-            // If a bucket with permits were evicted, other requests could get the permits of its
-            // requests in flight.
+            // After the eviction of a bucket with permits, new requests could take permits that
+            // requests in flight still hold.
             is_held: now_ms < self.held_until_ms,
             worth: self.worth(now_ms),
         })
     }
 }
 
-/// Candidates by position in the page; `None` for a slot that an operator's ban pins.
+/// Candidates, indexed by their position in the page; `None` for a slot that an operator's ban
+/// pins.
 type Candidates = [Option<Candidate>; SLOTS];
 
-/// Returns the slot that is evicted for a bucket of the rule `newcomer`, and what its eviction
-/// loses.
+/// Returns the index of the slot to evict for a new bucket of the rule `newcomer`, and the kind of
+/// eviction.
 pub(super) fn victim(
     slots: impl Iterator<Item = Standing>,
     newcomer: u32,
@@ -168,7 +172,7 @@ impl Rules {
     }
 }
 
-/// Returns the candidate to evict if no bucket is idle.
+/// Returns the index of the bucket to evict if no bucket is idle.
 fn least_by_share(all: &Candidates, newcomer: u32) -> Option<usize> {
     let mut rules = Rules {
         counts: [(newcomer, 0); SLOTS + 1],
