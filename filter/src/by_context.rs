@@ -5,8 +5,8 @@
 /// which Envoy bounds.
 #[derive(Debug)]
 pub struct ByContext<T> {
-    /// The number of slots is zero or a power of two, and at least a quarter of the slots are free.
-    /// A value is stored in its home slot or in a later slot, with no free slot in between.
+    /// The number of slots is zero or a power of two, and at least a quarter are free. A value is
+    /// stored in its home slot or in a later slot, with no free slot in between.
     slots: Vec<Option<(u32, T)>>,
     live: usize,
 }

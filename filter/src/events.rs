@@ -85,7 +85,7 @@ fn shorten(text: &mut String, bytes: usize) {
     text.push(MARK);
 }
 
-/// Adds the events for edits of a rule that have ended: one event for the edit of the rule, and one
+/// Adds the events for a rule's edits that have ended: one event for the edit of the rule, and one
 /// for the overrides of keys.
 pub(crate) fn add_ended(host: &dyn Host, share: &str, over: &Over<'_>, ended: &Ended) {
     let event = |detail: String| Event {

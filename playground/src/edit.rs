@@ -1,5 +1,5 @@
-//! Finds the numbers of the limits in the text of a rule file, and replaces one of these numbers. The rest of the text,
-//! including comments, does not change.
+//! Finds the numbers of the limits in a rule file's text, and replaces one number. The rest of the text, including
+//! comments, does not change.
 
 use loudou_check::document::{self, Document, Kind};
 use loudou_rules::config::Path;

@@ -34,8 +34,8 @@ use crate::draw::theme::{Base, Depth};
 
 /// Name prefix of threads whose panics end the app through a message.
 pub(crate) const BACKGROUND: &str = "loudou-";
-/// Turns on reports of mouse clicks and of the mouse wheel, in the encoding that supports any
-/// number of columns. Mouse movements are not used.
+/// Turns on reports of mouse clicks and the mouse wheel, in the encoding that supports any number
+/// of columns. Mouse movements are not used.
 const MOUSE_ON: &str = "\x1b[?1000h\x1b[?1006h";
 
 /// True while the app uses the terminal.

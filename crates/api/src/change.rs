@@ -83,8 +83,8 @@ pub enum Spread {
 /// Name of a change, which identifies what the change applies to.
 ///
 /// An edit or an override belongs to one version of its rule, the *base*. The value of the change has a field that
-/// contains the base. The change to one of the versions uses the name without a base. During a deployment, some Envoys
-/// of the fleet have a different version of the rule. The name of a change to that version includes the base. A reader
+/// contains the base. The change to either version uses the name without a base. During a deployment, some Envoys of
+/// the fleet have a different version of the rule. The name of a change to that version includes the base. A reader
 /// that does not support bases takes a name with a base for the name of an unknown rule, and waits for that rule.
 ///
 /// ```
@@ -122,7 +122,8 @@ pub enum ChangeName {
     },
 }
 
-/// Formats one part of a change name. Every byte other than a letter, a digit or one of `-._~` is written as `%XX`.
+/// Formats one part of a change name. Every byte other than a letter, a digit, `-`, `.`, `_` or `~` is written as
+/// `%XX`.
 struct Part<'a>(&'a str);
 
 impl fmt::Display for Part<'_> {

@@ -101,8 +101,7 @@ impl StoreStatus {
     }
 }
 
-/// State of the fleet, from the point of view of this Envoy. All counters start at zero when Envoy
-/// starts.
+/// State of the fleet, as this Envoy sees it. All counters start at zero when Envoy starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FleetStatus {
@@ -129,7 +128,7 @@ pub struct FleetStatus {
     pub changes: FleetChanges,
 }
 
-/// Statistics of the changes that the fleet shares, from the point of view of this Envoy.
+/// Statistics of the changes that the fleet shares, as this Envoy sees them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FleetChanges {

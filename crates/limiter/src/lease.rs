@@ -337,8 +337,8 @@ pub const OWED_FOR: Nanos = Nanos::from_secs(1);
 
 impl Lease {
     /// Decides on a request locally, without the engine. `limits` are the limits of the whole
-    /// fleet. This Envoy may use one of `envoys` equal shares of the limits, and `bucket` is the
-    /// state of its share. The cost of an admitted request is added to the debt.
+    /// fleet. The limits are divided into `envoys` equal shares. This Envoy may use one share, and
+    /// `bucket` is the state of this share. The cost of an admitted request is added to the debt.
     ///
     /// ```
     /// use loudou_limiter::lease::{Held, Lease, LeaseSettings, Terms};
@@ -474,8 +474,8 @@ impl Shared {
     }
 }
 
-/// Returns the maximum number of multiples of `period` in an interval of length `span`, including
-/// both ends.
+/// Returns how many multiples of `period` an interval of length `span` can contain, including both
+/// ends.
 fn lumps(span: Nanos, period: Nanos) -> u64 {
     let whole = span.get().checked_div(period.get()).unwrap_or(0);
     whole.saturating_add(1)
@@ -496,8 +496,8 @@ impl Terms {
         (1..=self.max_prefetch()).contains(&cost)
     }
 
-    /// Returns the maximum number of tokens to lease in advance: half of the units that refill
-    /// during a lease, and at most a quarter of the capacity.
+    /// Returns the maximum number of tokens to lease in advance: half the refill during a lease,
+    /// and at most a quarter of the capacity.
     fn max_prefetch(&self) -> u64 {
         let most = self.units_in_lease().min(self.capacity().div_euclid(2));
         most.div_euclid(2)

@@ -41,8 +41,8 @@ fn glyph(set: &[(char, char); 9], eighths: u16, ascii: bool) -> char {
     glyph.map_or(' ', |(glyph, plain)| if ascii { *plain } else { *glyph })
 }
 
-/// Converts `part` of `total` to eighths of a cell in a bar of `cells` cells, rounded up so that
-/// small parts stay visible. In ASCII, the result is a whole number of cells.
+/// Converts the fraction `part / total` to eighths of a cell in a bar with `cells` cells, rounded
+/// up so that small parts stay visible. In ASCII, the result is a whole number of cells.
 pub fn filled(part: u64, total: u64, cells: u16, ascii: bool) -> u16 {
     let step = if ascii { 8 } else { 1 };
     let steps = cells.saturating_mul(8) / step;

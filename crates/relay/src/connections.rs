@@ -1,4 +1,4 @@
-//! Limits the number of connections, the number of connections per address, and the idle time of connections.
+//! Limits how many connections exist in total and per address, and how long a connection may be idle.
 //!
 //! A caller is a *stranger* until it has sent a valid token or a client certificate. Strangers have a short idle
 //! timeout, and strangers from one address cannot occupy all connections. When a limit is reached, the relay still

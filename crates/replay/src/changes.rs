@@ -19,7 +19,7 @@ pub(crate) struct Changes {
     others: Vec<usize>,
     /// Number of requests for each pair of verdicts: row for the first file, column for the second.
     verdicts: [[u64; 3]; 3],
-    /// Keys of requests that exactly one of the files refuses.
+    /// Keys of requests that exactly one file refuses.
     pub(crate) keys: TopKeys,
 }
 

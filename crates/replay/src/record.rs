@@ -42,7 +42,7 @@ pub(crate) struct LoggedRequest<'a> {
 
 impl LoggedRequest<'_> {
     /// Returns two flags: whether the start time, and whether the end time, is not a whole second.
-    /// A log records only one of the two times.
+    /// A log records either time, but not both.
     pub(crate) fn is_fine(&self) -> [bool; 2] {
         let end = self.at.saturating_add(self.duration.unwrap_or_default());
         [self.at, end].map(|at| !at.get().is_multiple_of(1_000_000_000))

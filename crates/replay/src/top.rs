@@ -183,8 +183,7 @@ mod tests {
                     prop_assert!(kinds[kind] <= truth[kind] && truth[kind] <= kinds[kind] + surplus);
                 }
             }
-            // With 8 guaranteed slots, the error of a count is at most one eighth of the number of
-            // additions.
+            // With 8 guaranteed slots, the error of a count is at most one eighth of all additions.
             prop_assert!(top.0.floor() <= count(adds.len() / 8));
             for ((group, key), truth) in &full {
                 let placed = counts(&top).iter().any(|c| (c.0, c.1) == (*group, key));

@@ -18,7 +18,7 @@ use crate::table::{Age, LiveRule};
 use crate::table::{BucketId, Table};
 
 impl Table {
-    /// Converts the buckets of `rule` in a page to the current version of the rule, and returns the
+    /// Converts the buckets of `rule` in a page to the rule's current version, and returns the
     /// number of converted buckets. A bucket whose name is lost stays unchanged, because its key,
     /// and therefore its limits, are unknown.
     pub fn bring_page_forward(

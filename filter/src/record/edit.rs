@@ -1,5 +1,5 @@
-//! The stored form of edits. An edit changes fields of a rule, and edited overrides of single keys
-//! are applied on top of it.
+//! The stored form of edits. An edit changes fields of a rule, and edited overrides for single keys
+//! are applied on top.
 
 use loudou_limiter::{Carry, Nanos};
 use loudou_rules::config::RuleEdit;

@@ -264,7 +264,7 @@ pub(crate) struct Recent {
 }
 
 impl Recent {
-    /// Returns one of the counts per second.
+    /// Returns a count per second.
     pub(crate) fn per_second(&self, count: u64) -> f64 {
         float(count) * 1e9 / float(self.within_ns.max(1))
     }

@@ -32,7 +32,7 @@ impl Running {
         })
     }
 
-    /// Returns one of these rules, if this version of the app can read all of them.
+    /// Returns one rule of the list, if this version of the app can read all rules.
     pub(crate) fn rule(&self, rules: &[RuleView], status: &Status, name: &str) -> Option<&Rule> {
         let mut rules = self.file(rules, status)?.rules.iter();
         rules.find(|rule| rule.name.as_str() == name)

@@ -245,7 +245,7 @@ fn find<'a>(limits: &[(&str, &'a Fields)], name: &str) -> Option<&'a Fields> {
     found.map(|(_, limit)| *limit)
 }
 
-/// Returns a table of the limits, the mode and the penalty of two versions of a rule, side by side.
+/// Returns a table that compares the limits, mode and penalty of two versions of a rule.
 pub(super) fn differences(before: &Value, after: &Value, names: [&'static str; 2]) -> TextTable {
     let [first, second] = names;
     let mut table = TextTable::new(&[

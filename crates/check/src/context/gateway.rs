@@ -52,8 +52,8 @@ fn wasm(view: &mut View<'_>) {
     }
 }
 
-/// Checks the settings for a native module. If the file contains `EnvoyProxy` objects, one of them
-/// must register the module.
+/// Checks the settings for a native module. If the file contains `EnvoyProxy` objects, at least one
+/// object must register the module.
 fn module(view: &mut View<'_>) {
     let plugin = view.place.plugin.clone();
     envoy::role_name(view, &plugin.field("filterName"));

@@ -2,8 +2,8 @@
 
 use crate::limit::MAX_LIMITS;
 
-/// Remaining units of each limit of a key, in the order of the limits. Limits whose remaining units
-/// are unknown have 0.
+/// Remaining units for each limit of a key, in the order of the limits. Limits whose remaining
+/// units are unknown have 0.
 ///
 /// ```
 /// use loudou_limiter::lease::RemainingUnits;

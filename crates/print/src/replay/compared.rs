@@ -39,7 +39,7 @@ pub(super) fn print(
     store(&sides, out)
 }
 
-/// Selects one of the totals in a rule file's summary.
+/// Selects a total in a rule file's summary.
 type Total = fn(&SideSummary) -> u64;
 
 /// Returns a table with the number of each verdict per rule and rule file.

@@ -1,4 +1,4 @@
-//! Tests of individual values of a request, and the results of these tests.
+//! Tests of a request's individual values, and the results of these tests.
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -275,8 +275,7 @@ pub fn stands_out(bucket: &BucketView, now_ns: Option<u64>, origins: Origins<'_>
 fn refused_since(bucket: &BucketView, now_ns: Option<u64>) -> Option<String> {
     const SECOND: u64 = 1_000_000_000;
     let (since_ns, now_ns) = bucket.refused_since_ns.zip(now_ns)?;
-    // The time of the last refusal is rounded down to a quarter of a second, so it may precede the time of the first
-    // refusal.
+    // The last refusal is rounded down to a quarter of a second, so its time may precede the first refusal.
     let last_ns = bucket.refused_at_ns.map_or(since_ns, |at| at.max(since_ns));
     let [first, last] = [since_ns, last_ns].map(|at| match now_ns.saturating_sub(at) {
         0..SECOND => "just now".to_owned(),

@@ -41,7 +41,7 @@ struct Bound {
     limit: String,
     /// Duration to which the maximum applies: any time span of this length or, for a fixed window, each window.
     window_ns: u64,
-    /// Maximum number of units without credit, independent of the number of Envoys.
+    /// Maximum number of units without credit, however many Envoys there are.
     at_most: u64,
     /// Additional number of units that each Envoy may admit on credit.
     at_most_more_per_envoy: u64,

@@ -124,7 +124,7 @@ struct Flood {
     counts: [u64; 3],
 }
 
-/// Measurements of one kind of limit with one set of keys.
+/// Measurements for one kind of limit and one set of keys.
 #[derive(Debug)]
 struct Row {
     envoys: usize,
@@ -148,8 +148,8 @@ impl Row {
         })
     }
 
-    /// Returns, per thousand requests, the numbers of calls, of requests that waited, and of
-    /// requests decided locally.
+    /// Returns three counts per thousand requests: calls, requests that waited, and requests
+    /// decided locally.
     fn counts(&self, size: Size) -> [f64; 3] {
         let floods = u64::try_from(self.floods.len()).unwrap_or(u64::MAX);
         [0, 1, 2].map(|part| {

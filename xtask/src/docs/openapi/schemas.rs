@@ -1,5 +1,5 @@
-//! Collects the schemas of responses from their Rust types, and the schemas of rules from the
-//! grammar of rule files.
+//! Collects the schemas of responses from their Rust types, and the schemas of rules from the rule
+//! file grammar.
 
 use std::borrow::Cow;
 

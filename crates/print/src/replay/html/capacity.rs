@@ -217,7 +217,7 @@ fn y_of_decade(decade: u32, decades: u32) -> u64 {
     height.saturating_sub(height * u64::from(decade) / u64::from(decades.max(1)))
 }
 
-/// Returns the distance of a capacity from the top of the plot, in tenths of a pixel.
+/// Returns the distance between a capacity and the top of the plot, in tenths of a pixel.
 fn y(capacity: u32, decades: u32) -> u64 {
     let height = float(HEIGHT_PX * 10);
     let part = f64::from(capacity.max(1)).log10() / f64::from(decades.max(1));

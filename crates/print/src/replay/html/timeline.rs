@@ -15,7 +15,7 @@ use loudou_words::text::{date, humanise};
 const TALL_PX: u64 = 180;
 const LOW_PX: u64 = 90;
 
-/// Selects one of the counts of a time slot.
+/// Selects a count of a time slot.
 type Count = fn(&VerdictCounts) -> u64;
 /// The parts of a column from bottom to top: the CSS class and the count of each.
 type Parts = [(&'static str, Count)];
@@ -177,7 +177,7 @@ impl Plot<'_> {
         }
     }
 
-    /// Returns the distance of a count from the top of the plot, in tenths of a pixel.
+    /// Returns the distance between a count and the top of the plot, in tenths of a pixel.
     fn y(&self, n: u64, top: u64) -> u64 {
         let height = u128::from(self.height * 10);
         let up = u128::from(n) * height / u128::from(top.max(1));

@@ -19,7 +19,7 @@ pub(super) struct Refusals {
     pub(super) requests: u64,
 }
 
-/// Selects one of the counts.
+/// Selects a count.
 type Count = fn(&Refusals) -> u64;
 
 /// Prints the tables of refused keys and refused requests, in percent.
