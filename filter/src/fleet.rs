@@ -564,8 +564,8 @@ impl Ready {
         }
     }
 
-    /// Creates the entry for a request that must be decided without the engine, because it would
-    /// otherwise cause another call right after a failed call.
+    /// Creates the entry for a request that is decided without the engine, to avoid another call
+    /// right after a failed call.
     const fn failed(ticket: Ticket) -> Self {
         Self {
             ticket,

@@ -59,7 +59,8 @@ impl World {
         }
     }
 
-    /// Returns the shared data and the time, for a worker that continues with them.
+    /// Returns the shared data and the current time, so that another worker can continue from this
+    /// state.
     pub fn leave(&self) -> LeftState {
         LeftState {
             store: self.host.store.borrow().clone(),

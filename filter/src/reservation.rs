@@ -100,9 +100,9 @@ pub(crate) enum AtEnd {
     Settle,
 }
 
-/// Returns the reservations of a request, which are the tokens that may have to be returned. A held
-/// request may have to return all tokens that enforced rules took, because its client may leave.
-/// Most requests have no reservations.
+/// Returns the reservations of a request, which are the tokens that may have to be returned. If the
+/// client of a held request disconnects, all tokens that enforced rules took are returned. Most
+/// requests have no reservations.
 pub(crate) fn reservations(outcome: Outcome) -> Vec<Reservation> {
     let is_held = outcome.wait() > Nanos::ZERO;
     let keeps = |one: &RuleOutcome| at_end(one) == AtEnd::Keep;

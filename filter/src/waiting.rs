@@ -267,8 +267,8 @@ impl PanicCleanup {
     }
 }
 
-// The timer of one worker, which is set so that it fires when it is needed next. Envoy calls the
-// timer *tick*.
+// The timer of one worker, which is set so that it fires when it is needed next. In the proxy-wasm
+// ABI, this timer is called *tick*.
 //
 // Setting the timer is a host call, so it is not set for a request if it already fires early
 // enough.

@@ -570,7 +570,7 @@ impl Shared {
     }
 }
 
-/// Returns the next version number. The result is never 0, because 0 as an expected number means "any version".
+/// Returns the next version number. The result is never 0, because an expected version of 0 means "any version".
 fn next(number: Cas) -> Cas {
     number.checked_add(1).unwrap_or(1)
 }

@@ -15,7 +15,7 @@ use crate::edit::{Limit, limits_of};
 /// Rules to check, and a request to explain.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Question {
-    /// Name of the rules, for messages.
+    /// Name of the rule file, as shown in messages.
     pub(crate) name: String,
     /// A rule file, or a configuration or manifest that contains rules.
     pub(crate) rules: String,

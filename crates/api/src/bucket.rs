@@ -325,7 +325,7 @@ pub enum BucketState {
 impl BucketState {
     /// Names of all states, as used in requests.
     pub const NAMES: [&'static str; 5] = ["idle", "busy", "held", "refusing", "banned"];
-    /// All states. A later state takes precedence over an earlier state.
+    /// All states. The states are listed in increasing order of precedence.
     pub const ALL: [Self; 5] = [
         Self::Idle,
         Self::Busy,

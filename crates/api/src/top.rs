@@ -15,7 +15,7 @@ pub struct Top {
     /// Outcome that is counted.
     #[cfg_attr(feature = "schema", schemars(schema_with = "crate::schema::top_by"))]
     pub by: TopBy,
-    /// Length of the counted time span, which ends at `now_ns`.
+    /// Length of the counting window, which ends at `now_ns`.
     pub window_ns: u64,
     /// Keys with the highest counts, in descending order.
     pub top: Vec<TopEntry>,

@@ -147,7 +147,8 @@ impl Change {
 
     /// Returns true if the operator's decision is still valid: Envoy has not restarted, and the
     /// state that the operator saw is unchanged. For an edit, that state is the rule and its
-    /// current edit. For an override, it is the rule's limits and the key's current override.
+    /// current edit. For an override, that state is the rule's limits and the key's current
+    /// override.
     fn is_as_seen(&self, now: &RuleView) -> bool {
         let is_same = |seen: &RuleView| seen.instance == now.instance;
         match self {

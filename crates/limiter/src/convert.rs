@@ -1,9 +1,9 @@
 //! Converts live buckets to new limits, and decides how much of their level they keep ([`Carry`]).
 //!
-//! Each limit of the bucket is converted separately. Old and new limits are matched by name. A
-//! limit's used amount is measured in cost units, which drain at the new rate. If the new rate is
-//! slower, the bucket may therefore become full later than before. Usage beyond a smaller capacity
-//! is kept, so an edit followed by its reversal never makes units available.
+//! Each limit of the bucket is converted separately. Old and new limits are matched by name. The
+//! conversion keeps the number of used cost units, and these units drain at the new rate. If the
+//! new rate is slower, the bucket may therefore become full later than before. Usage beyond a
+//! smaller capacity is kept, so an edit followed by its reversal never makes units available.
 //! `loudou_rules::versions` decides which conversions a bucket undergoes.
 //!
 //! Conversions preserve the order of levels. For each waiting request, the bucket that it found is
@@ -361,9 +361,9 @@ fn levels<'a>(
 }
 
 /// Returns the old level that a new limit continues. This is the level of the old limit with the
-/// same name. If no old limit has the same name, it is the level of the old limit at the same
-/// index, provided that no new limit has that limit's name. Without this fallback, a renamed limit
-/// would start with a full bucket.
+/// same name. If no old limit has the same name, the level of the old limit at the same index is
+/// used, unless a new limit has that old limit's name. Without this fallback, a renamed limit would
+/// start with a full bucket.
 fn counterpart<'a, 'b>(
     levels: &'b [Level<'a>],
     limit: &Limit,

@@ -325,8 +325,8 @@ impl Lease {
 //
 // An Envoy that decides locally must not get units from two sources, its share and its leases. The
 // Envoy therefore starts with its share of the units that the engine last reported as remaining,
-// and adds the cost of each locally admitted request to its debt. The next lease request that the
-// engine answers charges the debt.
+// and adds the cost of each locally admitted request to its debt. The engine charges the debt with
+// the next lease request that it answers.
 
 /// Bounds the debt of an Envoy that decides locally: a full bucket of its share, plus the units
 /// that refill the share within this time. Breakers probe the engine at least this often, so only

@@ -8,8 +8,8 @@
 //! clients of `OpenAI`, the names of these headers end with `-tokens` and the reset has a unit.
 //!
 //! Parsers for draft 7 first look for `limit=`, `remaining=` and `reset=` in any `RateLimit` header, and then for the
-//! legacy headers. If a rule is configured to send `both`, the item of the tightest limit also has these three
-//! parameters, which other parsers ignore.
+//! legacy headers. If a rule sends `both` kinds of headers, the item of the tightest limit also has these three
+//! parameters. Parsers for later drafts ignore unknown parameters.
 
 use loudou_limiter::{BucketDecision, Decision, Limit, Limits, Nanos};
 use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome};

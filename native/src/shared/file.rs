@@ -329,8 +329,8 @@ impl Shared {
         Some(())
     }
 
-    /// Repairs the store after the last process has ended, even if that process was killed at any instruction. Returns
-    /// the number of dropped values, or `None` if the file cannot be used.
+    /// Repairs the store after its last process has exited, no matter at which instruction that process was killed.
+    /// Returns the number of dropped values, or `None` if the file cannot be used.
     fn recover(&self) -> Option<usize> {
         for process in 0..PROCESSES {
             self.release_locks_of(process)?;

@@ -176,8 +176,9 @@ fn unedited_rule(state: &State) -> Option<String> {
     (!is_edited).then(|| "the rule is not edited".to_owned())
 }
 
-/// Returns why the current key cannot be overridden, if it cannot. An override of a key that ends
-/// in `*` would apply to all keys with that prefix, and a client may be able to choose such a key.
+/// Returns the reason why the current key cannot be overridden, or `None` if it can. An override of
+/// a key that ends in `*` would apply to all keys with that prefix, and a client may be able to
+/// choose such a key.
 fn prefix(state: &State) -> Option<String> {
     let id = screens::target(state)?;
     let start = id.key.strip_suffix('*')?;

@@ -16,7 +16,7 @@ const MAX_REMEMBERED: usize = 300;
 const MIN_GAP: Nanos = Nanos::from_secs(2);
 const GAP_INTERVALS: u64 = 3;
 
-/// Statistics of the polls.
+/// Poll statistics.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Polls {
     /// Arrival time of each answer, and the duration of its first call.

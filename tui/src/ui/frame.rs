@@ -109,9 +109,9 @@ pub(super) fn header(pen: &mut Pen<'_>, state: &State) {
     }
 }
 
-/// Returns the state of the connection with the Envoy's address, in the longest form that fits. If
-/// there is little room, the word "connected" is left out, because the colour of the address also
-/// shows the state.
+/// Returns the connection state and Envoy's address, in the longest form that fits. If there is
+/// little room, the word "connected" is left out, because the colour of the address also shows the
+/// state.
 fn place(state: &State, connection: &Connection, room: u16, theme: &Theme) -> String {
     let url = &state.settings.url;
     let address = without_scheme(url);

@@ -219,7 +219,7 @@ pub struct Names {
     pub value: Form,
 }
 
-/// Form of an object with known fields.
+/// Schema of an object with a fixed set of fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object {
     /// The fields.

@@ -67,7 +67,7 @@ fn amount(amount: u64, scale: u64) -> Option<u32> {
     (product <= MAX_AMOUNT).then_some(product)
 }
 
-/// Scales the rate of a refill at intervals: multiplies the amount, and keeps the period.
+/// Scales the rate of an interval refill by multiplying its amount. The period stays the same.
 fn lumps(rate: Rate, scale: u64) -> Option<Rate> {
     Rate::new(amount(rate.amount().into(), scale)?, rate.period())
 }

@@ -235,8 +235,8 @@ fn outage(rule: &Rule, fleet: &FleetSettings) -> String {
     }
 }
 
-/// Describes the upper bounds, one line each, if one Envoy gets no answers from the relay for a time D but other Envoys
-/// do.
+/// Describes, one per line, the upper bounds that apply while one Envoy gets no answers from the relay for a duration D
+/// but other Envoys do.
 fn failures(limits: &[(&str, Shared)], settings: &LeaseSettings) -> Vec<String> {
     let lines = limits.iter().enumerate().map(|(index, (name, limit))| {
         let begin = match index {

@@ -214,8 +214,8 @@ fn places(width: u16, targets: &[TargetSummary]) -> (Vec<String>, Vec<u16>) {
     } else {
         short_names(&urls)
     };
-    // The rates take precedence over the end of a long name. The end of a long name takes
-    // precedence over the other columns.
+    // A long name is truncated to make room for the rates. The end of a long name takes precedence
+    // over the other columns.
     let rates = (EACH + 1) * 2;
     let wide = longest(&names).min(width.saturating_sub(rates).max(MIN_NAME + MARKS));
     let wishes = COLUMNS.map(|(_, rank)| match rank {

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use super::bits::{Rows, both};
 use super::tree::{EDGE, Kind, Node, Places, Tree};
 
-/// Positions of a pattern.
+/// Set of positions in a pattern.
 #[derive(Debug)]
 pub(super) struct Positions {
     /// For each position, the index of its class in the tree, and the kind of its characters.

@@ -1,4 +1,4 @@
-//! Parses classes of characters in brackets.
+//! Parses bracketed character classes.
 
 use super::super::class::Class;
 use super::escapes::Escaped;
