@@ -1,4 +1,4 @@
-//! Envoy's `rate_limits`: lists of actions that describe a request by pairs of a key and a value.
+//! Envoy's `rate_limits`: lists of actions that describe a request with key-value pairs.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::conditions::{Conditions, any_of, named, string_test};
 use crate::out::quoted;
 use crate::yaml::At;
 
-/// A value of a request.
+/// A request property from which an action takes its value.
 #[derive(Clone, Debug)]
 pub(crate) enum Input {
     Header(String),
@@ -15,7 +15,7 @@ pub(crate) enum Input {
     Address { v4: u64, v6: u64 },
 }
 
-/// An action: the pair that it adds.
+/// An action, represented by the key-value pair that it adds.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) key: String,
@@ -26,24 +26,25 @@ pub(crate) struct Entry {
 pub(crate) enum EntryValue {
     /// A value that does not depend on the request.
     Fixed(String),
-    /// A value of the request.
+    /// A value that is read from the request.
     Of(Input),
 }
 
-/// A list of actions. If one of them adds nothing, the list does not apply to the request.
+/// One `rate_limits` element: a list of actions. If an action adds no pair, Envoy ignores the whole
+/// list for the request.
 #[derive(Clone, Debug)]
 pub(crate) struct Actions {
     pub(crate) entries: Vec<Entry>,
-    /// Conditions for all actions to add a pair.
+    /// Conditions under which every action adds a pair.
     pub(crate) conditions: Conditions,
     pub(crate) cost: Option<Value>,
     pub(crate) differences: Vec<String>,
-    /// True if Envoy applies them when the request has ended.
+    /// True if Envoy applies the actions when the request has ended.
     pub(crate) at_end: bool,
 }
 
 impl Input {
-    /// Returns the part of a rule's key.
+    /// Returns the part of a rule's key that reads this value.
     pub(crate) fn part(&self) -> Value {
         match self {
             Self::Header(name) => match name.to_ascii_lowercase().as_str() {
@@ -59,14 +60,14 @@ impl Input {
         }
     }
 
-    /// Limits a match to requests with one of these values. Returns false if a match cannot test
-    /// it.
+    /// Restricts a match to requests in which this property has one of the given values. Returns
+    /// false if a match cannot test the property.
     pub(crate) fn require(&self, texts: &[String], conditions: &mut Conditions) -> bool {
         let (test, value) = any_of(texts);
         self.test((test, &value), texts, conditions)
     }
 
-    /// Limits a match to requests whose value starts with a text.
+    /// Restricts a match to requests in which this property starts with `prefix`.
     pub(crate) fn require_prefix(&self, prefix: &str, conditions: &mut Conditions) -> bool {
         !matches!(self, Self::Address { .. }) && self.test(("prefix", prefix), &[], conditions)
     }
@@ -91,7 +92,7 @@ impl Input {
         true
     }
 
-    /// Excludes requests with one of these values.
+    /// Excludes requests in which this property has one of the given values.
     pub(crate) fn exclude(&self, texts: &[String], conditions: &mut Conditions) -> bool {
         let mut excluded = Conditions::default();
         self.require(texts, &mut excluded)
@@ -102,7 +103,8 @@ impl Input {
 }
 
 impl Actions {
-    /// Reads an element of `rate_limits`. The error names the field that a rule file cannot express.
+    /// Reads an element of `rate_limits`. The error names the field that has no counterpart in a
+    /// rule file.
     pub(crate) fn read(rate_limit: &At) -> Result<Self, String> {
         let mut actions = Self {
             entries: Vec::new(),
@@ -136,7 +138,7 @@ impl Actions {
         Ok(actions)
     }
 
-    /// Limits the actions to the requests of a route.
+    /// Restricts the actions to the requests of a route.
     pub(crate) fn within(&mut self, route: &Conditions) {
         if !self.conditions.meet(route) {
             self.differences.push(
@@ -261,7 +263,7 @@ impl Actions {
     }
 }
 
-/// Adds the test of a header or query parameter.
+/// Adds a condition for Envoy's matcher of a header or query parameter.
 pub(crate) fn add_matcher(
     matcher: &At,
     is_header: bool,

@@ -1,4 +1,4 @@
-//! The conditions of a rule's `match`, and regular expressions for them.
+//! The conditions of a rule's `match`, and helpers that build their regular expressions.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::out::quoted;
 use crate::yaml::At;
 
-/// Conditions that must all be true.
+/// Conditions that a request must all meet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Conditions {
     pub(crate) methods: Vec<String>,
@@ -23,8 +23,8 @@ pub(crate) struct Conditions {
 }
 
 impl Conditions {
-    /// Excludes requests. Returns false if others are already excluded, because a match has only
-    /// one `not`.
+    /// Excludes the requests that `excluded` matches. Returns false if the match already excludes
+    /// other requests, because a match has only one `not`.
     pub(crate) fn exclude(&mut self, excluded: Value) -> bool {
         match &self.not {
             None => self.not = Some(excluded),
@@ -34,8 +34,8 @@ impl Conditions {
         true
     }
 
-    /// Adds the conditions of a route. Returns false if one of them is left out, because a match has
-    /// only one field for it.
+    /// Adds the conditions of a route. Returns false if it leaves a condition out because the match
+    /// already uses the field for another value.
     pub(crate) fn meet(&mut self, route: &Self) -> bool {
         let mut is_met = true;
         let fields = [
@@ -61,7 +61,7 @@ impl Conditions {
                 }
             }
         }
-        // The name of a route already excludes all other routes.
+        // A test of the route name already excludes all other routes.
         if let Some(not) = &route.not
             && !(self.route.is_some() && not.get("route").is_some())
         {
@@ -70,7 +70,7 @@ impl Conditions {
         is_met
     }
 
-    /// Returns the value of `match`, or `None` for all requests.
+    /// Returns the value of `match`, or `None` if the conditions are empty and match all requests.
     pub(crate) fn value(&self) -> Option<Value> {
         let list = |values: &[Value]| (!values.is_empty()).then(|| json!(values));
         let texts = |texts: &[String]| (!texts.is_empty()).then(|| json!(texts));
@@ -93,7 +93,7 @@ impl Conditions {
         (!fields.is_empty()).then_some(Value::Object(fields))
     }
 
-    /// Sets the path. Returns false if there is another path already.
+    /// Sets the condition on the path. Returns false if the match already tests a different path.
     pub(crate) fn set_path(&mut self, path: Value) -> bool {
         match &self.path {
             None => self.path = Some(path),
@@ -103,8 +103,8 @@ impl Conditions {
     }
 }
 
-/// Returns overrides that exempt the addresses of networks, for a key that is the whole client
-/// address. `None` if patterns of addresses cannot express a network.
+/// Returns overrides that exempt the addresses in the given networks. The rule's key must be the
+/// whole client address. Returns `None` if address patterns cannot express a network.
 pub(crate) fn exempt(networks: &[Value]) -> Option<Map<String, Value>> {
     let mut overrides = Map::new();
     for network in networks {
@@ -124,8 +124,8 @@ pub(crate) fn exempt(networks: &[Value]) -> Option<Map<String, Value>> {
     Some(overrides)
 }
 
-/// Returns patterns such as `10.*`. A network that ends within a byte has a pattern for each value
-/// of this byte.
+/// Returns the patterns that cover an IPv4 network, such as `10.*`. A network whose prefix ends
+/// within a byte needs a pattern for each possible value of that byte.
 fn v4_patterns(address: Ipv4Addr, length: u32) -> Option<Vec<String>> {
     let octets = address.octets();
     let whole = usize::try_from(length.div_euclid(8)).ok()?;
@@ -145,8 +145,8 @@ fn v4_patterns(address: Ipv4Addr, length: u32) -> Option<Vec<String>> {
     Some(values.map(|value| format!("{start}{value}{end}")).collect())
 }
 
-/// Returns a pattern of a network that ends between two groups. The groups before it must not be 0,
-/// because a row of zeros has no fixed form.
+/// Returns the pattern for an IPv6 network whose prefix ends at a group boundary. The groups of the
+/// prefix must not be 0, because IPv6 addresses abbreviate runs of zero groups in different ways.
 fn v6_pattern(address: Ipv6Addr, length: u32) -> Option<String> {
     if length == 128 {
         return Some(bucket_key(&[address.to_string()]));
@@ -160,7 +160,7 @@ fn v6_pattern(address: Ipv6Addr, length: u32) -> Option<String> {
     Some(format!("{}*", bucket_key(&[groups.concat()])))
 }
 
-/// Returns values as a bucket shows the key that they form.
+/// Returns the key that the values form, escaped in the same way as bucket keys.
 pub(crate) fn bucket_key(values: &[String]) -> String {
     let part = |value: &String| {
         let mut out = String::new();
@@ -178,7 +178,7 @@ pub(crate) fn bucket_key(values: &[String]) -> String {
     parts.join(":")
 }
 
-/// Escapes a text for a regular expression.
+/// Escapes a string for use in a regular expression.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
@@ -190,7 +190,7 @@ pub(crate) fn escaped(text: &str) -> String {
     out
 }
 
-/// Returns a regular expression that matches whole values, for one that matches any part of a
+/// Converts a regular expression that matches any part of a value into one that matches the whole
 /// value.
 pub(crate) fn whole(regex: &str) -> String {
     let parts: Vec<String> = alternatives(regex).into_iter().map(whole_one).collect();
@@ -204,13 +204,13 @@ fn whole_one(regex: &str) -> String {
     };
     let slashes = |text: &str| text.chars().rev().take_while(|c| *c == '\\').count();
     match regex.strip_suffix('$') {
-        // An even number of backslashes does not escape the end.
+        // After an even number of backslashes, the `$` is not escaped and anchors the end.
         Some(rest) if slashes(rest).is_multiple_of(2) => format!("{start}{rest}"),
         _ => format!("{start}{regex}.*"),
     }
 }
 
-/// Splits a regular expression at each `|` outside of groups and classes.
+/// Splits a regular expression at each `|` outside groups and character classes.
 fn alternatives(regex: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut depth, mut in_class, mut is_escaped, mut start) = (0_usize, false, false, 0);
@@ -236,8 +236,8 @@ fn alternatives(regex: &str) -> Vec<&str> {
     parts
 }
 
-/// Returns the test of a `StringMatcher` of Envoy, as name and text. The error names the
-/// field that a rule file cannot express.
+/// Converts Envoy's `StringMatcher` into the name of a test and its value. The error names the
+/// field that has no counterpart in a rule file.
 pub(crate) fn string_test(matcher: &At) -> Result<(&'static str, String), String> {
     let ignores_case = matcher.proto("ignore_case").truth() == Some(true);
     let field = |name: &str| matcher.proto(name).text();
@@ -265,7 +265,7 @@ pub(crate) fn string_test(matcher: &At) -> Result<(&'static str, String), String
     Ok((test, value))
 }
 
-/// Returns a test of a header or another named value.
+/// Returns a test of a header or another value that is identified by its name.
 pub(crate) fn named(name: &str, test: &str, value: impl Into<Value>) -> Value {
     let mut fields = Map::new();
     fields.insert("name".to_owned(), json!(name));
@@ -273,7 +273,7 @@ pub(crate) fn named(name: &str, test: &str, value: impl Into<Value>) -> Value {
     Value::Object(fields)
 }
 
-/// Returns a test of a value against several texts.
+/// Returns the name and value of a test that passes if a value equals one of the strings.
 pub(crate) fn any_of(texts: &[String]) -> (&'static str, String) {
     match texts {
         [text] => ("exact", text.clone()),

@@ -1,7 +1,7 @@
-//! Converts Envoy's `local_ratelimit`.
+//! Converts Envoy's `local_ratelimit` filter.
 //!
-//! Since 1.31, Envoy refills these buckets continuously, at `tokens_per_fill` per `fill_interval`,
-//! and not in steps.
+//! Since version 1.31, Envoy refills these buckets continuously at `tokens_per_fill` per
+//! `fill_interval`, not in steps.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use crate::out::{Out, Place, Rule, quoted};
 use crate::routes::{Route, Routes, has_limit};
 use crate::yaml::At;
 
-/// Fields that are converted, or that have no effect on verdicts.
+/// Fields that are either converted or have no effect on verdicts.
 const KNOWN: [&str; 13] = [
     "@type",
     "stat_prefix",
@@ -37,12 +37,12 @@ const KNOWN: [&str; 13] = [
 const KEPT: &str = "a request that one bucket refuses takes nothing from the others, and in Envoy it keeps what it took \
                     from the buckets before";
 
-/// Warning for several filters.
+/// Warning about several rate limit filters in one configuration.
 pub(crate) const ONE_AFTER_ANOTHER: &str = "Envoy asks its rate limit filters one after another, and a request that one of them \
                                             refuses keeps what it took from the filters before; here, a refused request takes nothing";
 
-/// Converts all filters and routes. `has_service` is true if the rules of a rate limit service are
-/// in the same file.
+/// Converts the configurations of all filters and routes. `has_service` is true if the same rule
+/// file also contains rules of a rate limit service.
 pub(crate) fn convert(routes: &Routes, has_service: bool, out: &mut Out) {
     let own: Vec<&Route> = routes
         .all
@@ -75,8 +75,9 @@ pub(crate) fn convert(routes: &Routes, has_service: bool, out: &mut Out) {
     if let Some(place) = asked_before {
         out.note(&place, ONE_AFTER_ANOTHER);
     }
-    // A route's configuration replaces the filter's and its virtual host's. One route can be excluded
-    // by `not`. More routes have rules that stop.
+    // In Envoy, a route's configuration replaces the configuration of its virtual host and of the
+    // filter. If only one route has its own configuration, the filter's rules can exclude it with
+    // `not`. If several routes have their own, their rules get `stop: true` instead.
     let is_replaced = own.iter().any(|route| route.is_replaced);
     let stops = !filters.is_empty() && own.len() > 1 || is_replaced;
     for route in &own {
@@ -101,7 +102,7 @@ pub(crate) fn convert(routes: &Routes, has_service: bool, out: &mut Out) {
         let actions = actions_of(&asked(route, routes), &config.at, out);
         config.rules(&actions, out);
     }
-    // Routes that use the configuration of a filter.
+    // Routes that use the configuration of the filter.
     let is_own = |route: &&Route| route.local.is_some() || route.off.is_some();
     let hosts = own.iter().filter(|route| route.is_host);
     let hosts: BTreeSet<Option<usize>> = hosts.map(|host| host.host).collect();
@@ -131,7 +132,8 @@ pub(crate) fn convert(routes: &Routes, has_service: bool, out: &mut Out) {
     }
 }
 
-/// Returns a rule that stops without a limit. Every request has a method, and each method is exempt.
+/// Returns a rule with `stop: true` that limits no request. The rule's key is the method, which
+/// every request has, and an override exempts all methods.
 fn exempt(name: &str, place: &Place, conditions: &Conditions) -> Rule {
     let mut rule = Rule::new(
         &format!("{name} without limit"),
@@ -151,8 +153,9 @@ fn exempt(name: &str, place: &Place, conditions: &Conditions) -> Rule {
     rule
 }
 
-/// Returns the routes whose actions a route's or virtual host's own configuration uses. Routes with
-/// their own configuration do not use the configuration of their virtual host.
+/// Returns the routes whose actions apply to the configuration of a route or virtual host. For a
+/// virtual host, the result omits its routes with their own configuration, because they do not use
+/// the virtual host's configuration.
 fn asked(own: &Route, routes: &Routes) -> Vec<Route> {
     let mut own = own.clone();
     own.rate_limits.append(&mut own.inherited);
@@ -167,7 +170,8 @@ fn asked(own: &Route, routes: &Routes) -> Vec<Route> {
     all
 }
 
-/// Returns the actions of a configuration, or else of the routes, with the conditions of a route.
+/// Returns the actions in a configuration's `rate_limits`. If it has none, returns the actions of
+/// the routes, each restricted to its route's conditions.
 fn actions_of(routes: &[Route], config: &At, out: &mut Out) -> Vec<Actions> {
     if !config.proto("descriptors").exists() {
         return Vec::new();
@@ -209,14 +213,14 @@ fn actions_of(routes: &[Route], config: &At, out: &mut Out) -> Vec<Actions> {
     read
 }
 
-/// One configuration of `local_ratelimit`.
+/// A configuration of `local_ratelimit`.
 struct Config {
     at: At,
     name: String,
     base: Conditions,
     mode: &'static str,
     stops: bool,
-    /// Position of its filter.
+    /// Position of the filter among the rate limit filters.
     step: u32,
     differences: Vec<String>,
     remarks: Vec<String>,
@@ -242,7 +246,8 @@ impl Config {
             }
             None
         };
-        // Without these fields, Envoy switches the filter off, and does not refuse.
+        // Without `filter_enabled`, Envoy disables the filter; without `filter_enforced`, the
+        // filter refuses no requests.
         let enabled = share("filter_enabled", "off");
         let enforced = share("filter_enforced", "shadow");
         let mode = enabled.or(enforced).unwrap_or("enforce");
@@ -278,7 +283,7 @@ impl Config {
         }
     }
 
-    /// Adds the rules for the descriptors and for the default bucket.
+    /// Adds the rules for the descriptors and the default bucket.
     fn rules(&self, actions: &[Actions], out: &mut Out) {
         let consumes = self.at.proto("always_consume_default_token_bucket").truth() != Some(false);
         let default = self.at.proto("token_bucket");
@@ -300,7 +305,7 @@ impl Config {
             }
             out.add(rule);
         }
-        // A rule in shadow mode does not stop.
+        // A rule in shadow mode does not end the evaluation, so a separate exempt rule does.
         let exempts = self.stops && (is_shadow || !default.exists());
         let exempt = exempt(&self.name, &self.at.place(), &self.base);
         if !default.exists() {
@@ -330,7 +335,7 @@ impl Config {
         }
     }
 
-    /// Returns a rule with the limit of a bucket.
+    /// Returns a rule with the limit of an Envoy token bucket.
     fn rule(&self, name: &str, bucket: &At, conditions: &Conditions) -> Rule {
         let max = bucket.proto("max_tokens").number().unwrap_or(0);
         let fill = bucket.proto("tokens_per_fill").number().unwrap_or(1);
@@ -340,7 +345,8 @@ impl Config {
             "token_bucket max_tokens: {max}, tokens_per_fill: {fill}, fill_interval: {interval}"
         );
         let mut rule = Rule::new(name, &bucket.place(), &original);
-        // A wrong duration gives a rate that no rule accepts, and so a warning.
+        // An invalid duration counts as 0 and gives an invalid rate, so a warning replaces the
+        // rule.
         let nanos = proto_duration(interval).unwrap_or(0);
         rule.set(
             "limits",
@@ -366,7 +372,7 @@ impl Config {
     fn answer(&self, rule: &mut Rule) {
         let mut refuse = Map::new();
         let status = status(&self.at.proto("status"));
-        // Envoy answers 429 instead of a status below 400.
+        // If the configured status is below 400, Envoy answers with 429 instead.
         if let Some(status) = status.filter(|status| *status >= 400 && *status != 429) {
             refuse.insert("status".to_owned(), json!(status));
         }
@@ -395,7 +401,7 @@ impl Config {
         }
     }
 
-    /// Returns the rules of a descriptor: one for each list of actions that makes it.
+    /// Returns the rules for a descriptor, one for each list of actions that produces it.
     fn descriptor(
         &self,
         descriptor: &At,
@@ -435,7 +441,7 @@ impl Config {
             for difference in &list.differences {
                 rule.differs(difference.clone());
             }
-            // A descriptor with values takes precedence over one without.
+            // A descriptor with values takes precedence over a descriptor without values.
             let overrides = more_exact(all, &entries);
             if !overrides.is_empty() {
                 rule.set("overrides", Value::Object(overrides));
@@ -460,7 +466,7 @@ impl Config {
     }
 }
 
-/// Returns the status of an `HttpStatus`, by its number or its name.
+/// Returns the status code of an `HttpStatus`, which may be given as a number or a name.
 pub(crate) fn status(at: &At) -> Option<u64> {
     let code = at.proto("code");
     let Some(name) = code.str() else {
@@ -498,8 +504,9 @@ pub(crate) fn status(at: &At) -> Option<u64> {
     })
 }
 
-/// Joins the conditions of a route and of actions, or returns `None` if they exclude each other.
-/// False if a request can fail a condition and match nevertheless.
+/// Combines the conditions of a route and of its actions. Returns `None` if no request can meet
+/// both. The flag is false if the combination omits a condition and therefore matches too many
+/// requests.
 fn meet(base: &Conditions, actions: &Conditions) -> Option<(Conditions, bool)> {
     let routes = (&base.route, &actions.route);
     if let (Some(one), Some(other)) = routes
@@ -512,7 +519,7 @@ fn meet(base: &Conditions, actions: &Conditions) -> Option<(Conditions, bool)> {
     Some((joined, is_met))
 }
 
-/// Returns the pairs of a descriptor.
+/// Returns the key-value pairs of a descriptor.
 fn pairs(descriptor: &At) -> Vec<(String, String)> {
     let entries = descriptor.proto("entries").items();
     let pairs = entries.iter().map(|entry| {
@@ -522,8 +529,8 @@ fn pairs(descriptor: &At) -> Vec<(String, String)> {
     pairs.collect()
 }
 
-/// Returns the key of a descriptor that actions make, or `None` if they do not make it. False if a
-/// value could not be tested.
+/// Returns the key parts for a descriptor that the actions produce, or `None` if they do not
+/// produce it. The flag is false if the match cannot test one of the descriptor's values.
 fn made(
     actions: &Actions,
     entries: &[(String, String)],
@@ -550,7 +557,7 @@ fn made(
     Some((parts, is_exact))
 }
 
-/// Returns overrides for keys that other descriptors name.
+/// Returns overrides that exempt the keys for which more specific descriptors exist.
 fn more_exact(all: &[At], entries: &[(String, String)]) -> Map<String, Value> {
     let mut overrides = Map::new();
     if entries.iter().all(|(_, value)| !value.is_empty()) {
@@ -578,7 +585,7 @@ fn more_exact(all: &[At], entries: &[(String, String)]) -> Map<String, Value> {
     overrides
 }
 
-/// Returns the numerator and the denominator of a `RuntimeFractionalPercent` of Envoy.
+/// Returns the numerator and the denominator of Envoy's `RuntimeFractionalPercent`.
 pub(crate) fn fraction(percent: &At) -> (u64, u64) {
     let default = percent.proto("default_value");
     let numerator = default.proto("numerator").number().unwrap_or(0);

@@ -1,7 +1,8 @@
-//! Converts `rateLimit` of Envoy Gateway's `BackendTrafficPolicy`.
+//! Converts the `rateLimit` field of Envoy Gateway's `BackendTrafficPolicy`.
 //!
-//! Envoy Gateway counts a rule per route of the target, unless it is `shared`. Global limits are
-//! windows of a rate limit service, and local limits are buckets of Envoy's `local_ratelimit`.
+//! Envoy Gateway counts a rule separately for each route of the target, unless the rule is
+//! `shared`. Global limits are fixed windows in a rate limit service, and local limits are token
+//! buckets of Envoy's `local_ratelimit`.
 
 use loudou_limiter::Nanos;
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ use crate::number::{duration, rate, unit};
 use crate::out::{Out, Rule, quoted};
 use crate::yaml::At;
 
-/// Converts the policies of a file.
+/// Converts the `BackendTrafficPolicy` objects of all files.
 pub(crate) fn convert(objects: &[At], out: &mut Out) {
     let objects: Vec<At> = objects.iter().flat_map(listed).collect();
     let policies = objects.iter().filter(|object| {
@@ -72,7 +73,7 @@ pub(crate) fn convert(objects: &[At], out: &mut Out) {
             .get("rules");
         let local = local.items();
         let is_default = |rule: &At| rule.get("clientSelectors").items().is_empty();
-        // The rules with selectors come first, because they may stop.
+        // Rules with selectors come first, because they may have `stop: true`.
         let (defaults, selected): (Vec<_>, Vec<_>) = local
             .iter()
             .enumerate()
@@ -93,10 +94,10 @@ pub(crate) fn convert(objects: &[At], out: &mut Out) {
     }
 }
 
-/// The policy, and the routes that it applies to.
+/// A policy, with the routes to which it applies.
 struct Target {
     name: String,
-    /// Routes by the start of their name, or `None` for all routes of the filter.
+    /// Prefix of the names of the Envoy routes, or `None` for all routes of the filter.
     route: Option<String>,
     difference: Option<String>,
 }
@@ -120,7 +121,7 @@ impl Target {
         match targets.as_slice() {
             [target] if target.get("kind").str() == Some("HTTPRoute") => {
                 let of = target.get("name").text().unwrap_or_default();
-                // Envoy Gateway names Envoy's routes in this way.
+                // Envoy Gateway generates Envoy route names with this prefix.
                 route = Some(format!("httproute/{namespace}/{of}/"));
                 if target.get("sectionName").exists() {
                     difference = Some(
@@ -156,7 +157,7 @@ impl Target {
         }
     }
 
-    /// Adds a rule of the policy.
+    /// Adds a rule of the policy to the output.
     fn rule(&self, at: &At, index: usize, is_global: bool, stops: bool, out: &mut Out) {
         let limit = at.get("limit");
         let scope = if is_global { "global" } else { "local" };
@@ -177,7 +178,7 @@ impl Target {
         let is_shared = at.get("shared").truth() == Some(true);
         let mut parts = Vec::new();
         if !is_shared {
-            // Each route counts separately.
+            // Without `shared`, each route has its own counter.
             parts.push(json!("route"));
         }
         for selector in at.get("clientSelectors").items() {
@@ -201,7 +202,7 @@ impl Target {
         let limit = if is_global {
             rule.set("scope", json!("fleet"));
             rule.counts(counter, Model::Window(Window::new(requests, window)));
-            // Envoy Gateway has the local filter first.
+            // Envoy Gateway places the local rate limit filter before the global one.
             rule.in_step(1);
             json!({ "algorithm": "fixed_window", "capacity": requests, "window": duration(window), "align": "clock" })
         } else {
@@ -234,7 +235,7 @@ impl Target {
     }
 }
 
-/// Adds the conditions and key parts of a client selector.
+/// Adds the conditions and key parts for a client selector.
 fn select(
     selector: &At,
     conditions: &mut Conditions,
@@ -338,7 +339,7 @@ fn exclude(conditions: &mut Conditions, excluded: Value) -> Result<(), String> {
     }
 }
 
-/// Sets the cost of a request.
+/// Sets the rule's cost of a request.
 fn cost(cost: &At, capacity: u64, rule: &mut Rule) {
     let request = cost.get("request");
     let metadata = request.get("metadata");

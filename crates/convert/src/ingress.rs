@@ -1,8 +1,8 @@
-//! Converts the limits of ingress-nginx, which are annotations of Ingress objects.
+//! Converts the limits of ingress-nginx, which are set as annotations on Ingress objects.
 //!
-//! ingress-nginx writes one zone for each limit of an Ingress, and locations for its paths. The
-//! locations of all given Ingresses count, because a more specific path of another Ingress takes
-//! requests away.
+//! ingress-nginx generates one nginx zone for each limit of an Ingress, and locations for the paths
+//! of the Ingress. The locations of all given Ingresses matter, because a more specific path of one
+//! Ingress takes requests from another Ingress.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -20,19 +20,19 @@ use crate::out::{Out, Place, Problem, quoted};
 use crate::yaml::At;
 
 const PREFIX: &str = "nginx.ingress.kubernetes.io/";
-/// Burst of ingress-nginx without an annotation, as a multiple of the limit.
+/// Default of `limit-burst-multiplier`: the burst as a multiple of the limit.
 const MULTIPLIER: u64 = 5;
 const SNIPPET: &str = "its limits are directives of nginx; convert them as an nginx.conf";
-/// Settings of the `ConfigMap` that change limits.
+/// Keys of the `ConfigMap` that affect limits.
 const STATUS: &str = "limit-req-status-code";
 const CONNECTION_STATUS: &str = "limit-conn-status-code";
 const KEY: &str = "limit-conn-zone-variable";
 
-/// Limits of one Ingress. The status of `limit_conn` may differ.
+/// Limits of one Ingress.
 struct Ingress {
     uses: Vec<usize>,
     uses_regex: bool,
-    /// Target of `rewrite-target`, or empty.
+    /// Value of the `rewrite-target` annotation, or empty if it is not set.
     rewrite: String,
 }
 
@@ -77,7 +77,8 @@ pub(crate) fn convert(objects: &[At], out: &mut Out) -> Result<(), Problem> {
     for object in ingresses {
         let first = uses.len();
         let annotations = Annotations::of(object);
-        // The main Ingress of the path limits the requests of a canary.
+        // ingress-nginx ignores the limits of a canary, and applies the limits of the main Ingress
+        // of the path.
         if annotations.is_true("canary") {
             annotations.canary(out);
             continue;
@@ -111,7 +112,8 @@ pub(crate) fn convert(objects: &[At], out: &mut Out) -> Result<(), Problem> {
         let fallback = fallbacks.remove(&host).unwrap_or_default();
         all.push(server(&host, locations, fallback));
     }
-    // Requests for hosts that no Ingress names, unless an Ingress without a host exists.
+    // Default server for hosts that no Ingress names; it is not needed if an Ingress without a host
+    // exists.
     if !all.iter().any(|server| server.is_default) {
         all.push(Server {
             is_default: true,
@@ -122,12 +124,12 @@ pub(crate) fn convert(objects: &[At], out: &mut Out) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Returns true if directives of nginx limit requests.
+/// Returns true if a snippet contains nginx directives that limit requests.
 fn has_limit(snippet: &str) -> bool {
     snippet.contains("limit_req") || snippet.contains("limit_conn")
 }
 
-/// Returns the objects of a list, or the object.
+/// Returns the items of a `List` object, or the object itself if it is not a list.
 pub(crate) fn listed(object: &At) -> Vec<At> {
     let kind = object.get("kind");
     if kind.str().is_some_and(|kind| kind.ends_with("List")) {
@@ -145,8 +147,9 @@ fn is(object: &At, kind: &str) -> bool {
     object.get("kind").str() == Some(kind)
 }
 
-/// Returns the order in which ingress-nginx reads two Ingresses: the older one first, and of equal
-/// ages the later name first. Ingresses without an age stay as they are.
+/// Compares two Ingresses by the order in which ingress-nginx reads them: older ones first, and for
+/// equal ages in reverse order of their names. Ingresses without a `creationTimestamp` come last
+/// and compare as equal.
 fn by_age(one: &At, other: &At) -> Ordering {
     let of = |ingress: &At| {
         let metadata = ingress.get("metadata");
@@ -170,7 +173,7 @@ struct Annotations {
     all: At,
 }
 
-/// A whole number of an annotation, with its place.
+/// A whole number from an annotation, with its place in the source.
 type Number = Option<(u64, Place)>;
 
 impl Annotations {
@@ -192,13 +195,14 @@ impl Annotations {
         annotation.exists().then_some(annotation)
     }
 
-    /// Returns true if an annotation is true in Go's words, as ingress-nginx reads it.
+    /// Returns true if Go's `strconv.ParseBool`, which ingress-nginx uses, would parse the
+    /// annotation as true.
     fn is_true(&self, name: &str) -> bool {
         let text = self.get(name).and_then(|annotation| annotation.text());
         text.is_some_and(|text| matches!(text.as_str(), "1" | "t" | "T" | "true" | "TRUE" | "True"))
     }
 
-    /// Warns of the limits of a canary.
+    /// Warns that ingress-nginx ignores the limits of a canary.
     fn canary(&self, out: &mut Out) {
         for name in ["limit-rps", "limit-rpm", "limit-connections"] {
             if let Some(annotation) = self.get(name) {
@@ -211,7 +215,7 @@ impl Annotations {
         }
     }
 
-    /// Warns of hosts and classes for which the limits may not apply.
+    /// Warns about hosts and ingress classes to which the limits may not apply.
     fn elsewhere(&self, object: &At, out: &mut Out) {
         let spec = object.get("spec");
         if let Some(alias) = self.get("server-alias") {
@@ -233,7 +237,7 @@ impl Annotations {
         }
     }
 
-    /// Returns an annotation with the annotations that change it, in the source's words.
+    /// Returns the source text of an annotation and of the annotations that modify it.
     fn original(&self, name: &str) -> String {
         let names = [
             name,
@@ -249,7 +253,7 @@ impl Annotations {
         format!("Ingress {}, {}", self.ingress, words.join(", "))
     }
 
-    /// Returns the number of an annotation. 0 is no limit.
+    /// Returns the number in an annotation. 0 means that there is no limit.
     fn number(&self, name: &str, out: &mut Out) -> Number {
         let annotation = self.get(name)?;
         let Some(number) = annotation.number() else {
@@ -264,7 +268,7 @@ impl Annotations {
         Some((number, annotation.place()))
     }
 
-    /// Warns of annotations that limit in another way.
+    /// Warns about annotations that limit requests in other ways.
     fn others(&self, out: &mut Out) {
         for (name, annotation) in self.all.fields() {
             let text = annotation.text().unwrap_or_default();
@@ -289,7 +293,8 @@ impl Annotations {
         }
     }
 
-    /// Returns the key of all limits: the client address, except for the allowlist.
+    /// Returns the key that all limits share: the client address, with the addresses on the
+    /// allowlist excluded.
     fn key(&self) -> Key {
         let mut key = Key {
             parts: vec![json!({ "source": { "v6_prefix": 128 } })],
@@ -306,7 +311,7 @@ impl Annotations {
         key
     }
 
-    /// Adds the limits.
+    /// Adds the limits that the annotations define to `uses`.
     fn limits(&self, statuses: (u64, u64), uses: &mut Vec<Use>, out: &mut Out) {
         self.others(out);
         let multiplier = self.number("limit-burst-multiplier", out);
@@ -365,8 +370,9 @@ impl Annotations {
     }
 }
 
-/// Adds the limits for the other paths of the hosts of an Ingress. They are limits of the first
-/// Ingress of a host, and its default backend serves them.
+/// Records the limits for requests to the hosts of an Ingress that match no path. The default
+/// backend of the first Ingress of a host serves these requests, so the limits of that Ingress
+/// apply to them.
 fn others(
     object: &At,
     ingress: &Ingress,
@@ -386,7 +392,7 @@ fn others(
     }
 }
 
-/// Adds the paths of an Ingress to the servers of its hosts.
+/// Adds the paths of an Ingress to the servers of the Ingress's hosts.
 fn locations(
     object: &At,
     ingress: &Ingress,
@@ -410,17 +416,18 @@ fn locations(
         }
         for path in paths {
             let text = path.get("path").text().unwrap_or_else(|| "/".to_owned());
-            // A path that is rewritten to itself stays as it is.
+            // A path whose rewrite target is the path itself does not count as rewritten.
             let is_rewritten = !ingress.rewrite.is_empty() && ingress.rewrite != text;
             let uses_regex = ingress.uses_regex || is_rewritten;
             let pattern = match path.get("pathType").str() {
                 Some("Exact") => Pattern::Exact(text),
-                // ingress-nginx writes a location for the path and one for the paths below it.
+                // ingress-nginx generates one location for the path itself and one for the paths
+                // below it.
                 Some("Prefix") if !uses_regex => Pattern::Segments(text),
                 _ => Pattern::prefix(&text),
             };
             let uses = ingress.uses.clone();
-            // Of equal paths, the oldest Ingress wins.
+            // If several Ingresses have the same path, the oldest Ingress wins.
             if !server.iter().any(|(other, _)| other.pattern == pattern) {
                 server.push((Location { pattern, uses }, uses_regex));
             }
@@ -428,12 +435,12 @@ fn locations(
     }
 }
 
-/// Returns the server of a host. If one of its Ingresses uses regular expressions, all paths of the
-/// host are regular expressions, and longer ones come first.
+/// Returns the nginx server for a host. If any of the host's Ingresses uses regular expressions,
+/// ingress-nginx treats all paths of the host as regular expressions and tries longer ones first.
 fn server(host: &str, mut locations: Vec<(Location, bool)>, fallback: Vec<usize>) -> Server {
     if locations.iter().any(|(_, uses_regex)| *uses_regex) {
         for (location, _) in &mut locations {
-            // All paths match it in either form.
+            // A pattern that matches all paths needs no conversion.
             if location.pattern.is_everything() {
                 continue;
             }
@@ -451,7 +458,7 @@ fn server(host: &str, mut locations: Vec<(Location, bool)>, fallback: Vec<usize>
         .into_iter()
         .map(|(location, _)| location)
         .collect();
-    // The default backend serves the other paths.
+    // The default backend serves the requests that match no other path.
     if !locations
         .iter()
         .any(|location| location.pattern.is_everything())
@@ -463,7 +470,7 @@ fn server(host: &str, mut locations: Vec<(Location, bool)>, fallback: Vec<usize>
     }
     let hosts = match host.strip_prefix('*') {
         _ if host.is_empty() => Vec::new(),
-        // ingress-nginx lets the wildcard match one label.
+        // In ingress-nginx, a wildcard matches exactly one label.
         Some(suffix) => vec![Host::Label(suffix.to_owned())],
         None => vec![Host::Exact(host.to_owned())],
     };

@@ -1,7 +1,8 @@
-//! Converts Kong's plugin `rate-limiting` in a declarative file.
+//! Converts Kong's `rate-limiting` plugin from a declarative configuration file.
 //!
-//! Kong runs one configuration of the plugin for a request, the most specific one. So each
-//! configuration becomes a rule that stops, and the most specific rules come first.
+//! For each request, Kong runs only the most specific configuration of the plugin. Each
+//! configuration therefore becomes a rule with `stop: true`, and more specific configurations come
+//! first.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -18,10 +19,11 @@ use crate::out::{Out, Place, Rule, quoted};
 use crate::routes::{domain_host, prefix_test};
 use crate::yaml::At;
 
-/// Maximum number of paths and of configurations, because each is compared with all others.
+/// Maximum number of paths, and of plugin configurations. It is bounded because each one is
+/// compared with all others.
 const MAX_ENTITIES: usize = 1_000;
 
-/// Fields of a configuration that are converted, or that have no effect on verdicts.
+/// Fields of a configuration that are either converted or have no effect on verdicts.
 const KNOWN: [&str; 26] = [
     "second",
     "minute",
@@ -56,15 +58,15 @@ const NAMES: &str = "Kong decodes and normalizes paths before it compares them, 
 const UNROUTED: &str = "the rule also counts requests without a route, which Kong answers with 404";
 const SHARED: &str = "Kong counts the requests of several rules in one counter, and this rule counts its own requests only";
 
-/// Path of a JWT's subject in Envoy's metadata.
+/// Path of the JWT subject in Envoy's dynamic metadata.
 const SUBJECT: [&str; 3] = ["envoy.filters.http.jwt_authn", "payload", "sub"];
 
-/// Returns true if a document is a declarative file of Kong.
+/// Returns true if a document is a declarative configuration file of Kong.
 pub(crate) fn looks_like(document: &At) -> bool {
     document.get("_format_version").exists()
 }
 
-/// A test of a path.
+/// A test of the request path.
 #[derive(Clone, Debug, PartialEq)]
 enum PathTest {
     All,
@@ -72,11 +74,13 @@ enum PathTest {
     Regex(String),
 }
 
-/// A part of a route with one path. Kong orders these parts.
+/// A route, restricted to one of its paths. Kong assigns a separate priority to each path of a
+/// route.
 #[derive(Clone, Debug)]
 struct Part {
     path: PathTest,
-    /// Number of kinds of tests, plain hosts, headers, regular expression and its priority, length.
+    /// Priority: number of kinds of tests, true if all hosts are exact, number of headers, true for
+    /// a regular expression, `regex_priority`, prefix length.
     priority: (usize, bool, usize, bool, u64, usize),
 }
 
@@ -90,18 +94,19 @@ struct Route {
     headers: Vec<(String, Vec<String>)>,
     sources: Vec<String>,
     parts: Vec<Part>,
-    /// Settings that the rule does not test.
+    /// Route settings that the rule does not test.
     untested: Vec<String>,
 }
 
-/// A configuration of the plugin.
+/// A configuration of the `rate-limiting` plugin.
 struct Plugin {
     at: At,
     config: At,
     route: Option<String>,
     service: Option<String>,
     consumer: Option<String>,
-    /// Indices of its routes. `None` for all routes.
+    /// Indices of the routes to which the configuration applies. `None` if the configuration
+    /// applies to all routes.
     routes: Option<Vec<usize>>,
 }
 
@@ -113,8 +118,8 @@ struct File {
     plugins: Vec<Plugin>,
 }
 
-/// Converts the declarative files. Kubernetes objects are named, because their routes are in other
-/// objects.
+/// Converts declarative configuration files. Kubernetes objects only produce warnings, because the
+/// routes to which they apply are in other objects.
 pub(crate) fn convert(files: &[At], objects: &[At], out: &mut Out) {
     for object in objects.iter().flat_map(listed) {
         let kind = object.get("kind").text().unwrap_or_default();
@@ -135,19 +140,19 @@ pub(crate) fn convert(files: &[At], objects: &[At], out: &mut Out) {
     }
 }
 
-/// Returns true if a plugin limits requests.
+/// Returns true if the plugin with this name limits requests.
 fn is_limit(name: &str) -> bool {
     name.contains("rate-limiting") || name == "response-ratelimiting"
 }
 
-/// Returns the names of an entity.
+/// Returns the names and IDs by which other entities can refer to an entity.
 fn names(at: &At) -> Vec<String> {
     let fields = ["name", "username", "id", "custom_id"];
     let texts = fields.iter().filter_map(|field| at.get(field).text());
     texts.filter(|text| !text.is_empty()).collect()
 }
 
-/// Returns the name of an entity in a reference, which may be an object.
+/// Returns the name in a reference to an entity. The reference may be a string or an object.
 fn reference(at: &At) -> Option<String> {
     if at.is_null() {
         return None;
@@ -202,8 +207,8 @@ impl File {
         self.routes.push(Route::read(at, own, service));
     }
 
-    /// Reads the plugins of an entity. A plugin of a route also belongs to the route's service only
-    /// if it names the service.
+    /// Reads the plugins that are nested in an entity. A plugin in a route is bound to the route's
+    /// service only if the plugin names that service.
     fn plugins(
         &mut self,
         at: &At,
@@ -291,7 +296,7 @@ impl File {
         for plugin in empty {
             lost(&plugin.at, " without a route in this file", out);
         }
-        // The order in which Kong looks for the configuration of a request.
+        // Kong looks up the configuration for a request in this order.
         all.sort_by_key(|plugin| {
             let rank = match (&plugin.consumer, &plugin.route, &plugin.service) {
                 (Some(_), Some(_), Some(_)) => 0,
@@ -329,13 +334,13 @@ impl File {
         }
     }
 
-    /// Adds the rules of a configuration.
+    /// Adds the rules for a configuration.
     fn plugin(&self, index: usize, out: &mut Out) {
         let Some(plugin) = self.plugins.get(index) else {
             return;
         };
         let by_service = plugin.config.get("limit_by").str() == Some("service");
-        // Each service has its own counter.
+        // With `limit_by: service`, each service has its own counter.
         if by_service && plugin.routes.is_none() {
             let mut known: Vec<&str> = Vec::new();
             for route in &self.routes {
@@ -355,8 +360,8 @@ impl File {
         self.limit((index, plugin), plugin.routes.as_deref(), out);
     }
 
-    /// Adds the rules of a configuration for these routes. Routes that only differ in their paths
-    /// have one rule.
+    /// Adds the rules for a configuration that applies to the given routes. Routes that differ only
+    /// in their paths share a rule.
     fn limit(&self, of: (usize, &Plugin), routes: Option<&[usize]>, out: &mut Out) {
         let mut differences = Vec::new();
         let same = |other: &&Plugin| (&other.route, &other.service) == (&of.1.route, &of.1.service);
@@ -371,7 +376,7 @@ impl File {
             rules(of.1, conditions, &differences, None, out);
             return;
         };
-        // A more specific configuration applies to the other routes.
+        // Skip the routes to which a more specific configuration applies.
         let has_own = |index: &usize| {
             let mut earlier = self.plugins.iter().take(of.0);
             earlier.any(|other| {
@@ -420,7 +425,7 @@ impl File {
         }
     }
 
-    /// Excludes requests that Kong gives to routes with another configuration.
+    /// Excludes requests that Kong sends to other routes, which have another configuration or none.
     fn exclude(
         &self,
         (index, plugin): (usize, &Plugin),
@@ -442,7 +447,7 @@ impl File {
                 .iter()
                 .filter(|one| own.iter().any(|mine| is_before(one, mine)))
                 .collect();
-            // An earlier rule stops these requests.
+            // For these requests, an earlier rule already ends the evaluation.
             let is_stopped = || {
                 self.plugins.iter().take(index).any(|earlier| {
                     let has = earlier.routes.as_ref();
@@ -453,7 +458,7 @@ impl File {
             if before.is_empty() || is_stopped() {
                 continue;
             }
-            // Requests that belong to this group must not be excluded.
+            // Requests that Kong sends to a route of the group must not be excluded.
             let is_own = |one: &&Part| {
                 let mut own = own.iter();
                 own.any(|mine| mine.priority >= one.priority && mine.path.may_meet(&one.path))
@@ -474,7 +479,7 @@ impl File {
 }
 
 impl PathTest {
-    /// Returns false if no path satisfies both tests.
+    /// Returns false if no path can satisfy both tests.
     fn may_meet(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Prefix(one), Self::Prefix(other)) => {
@@ -556,7 +561,7 @@ impl Route {
         }
     }
 
-    /// Returns true if all requests satisfy its tests.
+    /// Returns true if the route matches every request.
     fn is_catch_all(&self) -> bool {
         let all = |part: &Part| match &part.path {
             PathTest::All => true,
@@ -571,7 +576,7 @@ impl Route {
             && self.parts.iter().any(all)
     }
 
-    /// Returns true if two routes only differ in their paths.
+    /// Returns true if the two routes differ only in their paths.
     fn is_alike(&self, other: &Self) -> bool {
         self.methods == other.methods
             && self.hosts == other.hosts
@@ -580,7 +585,7 @@ impl Route {
             && self.untested == other.untested
     }
 
-    /// Returns false if no request satisfies the tests of both routes, without their paths.
+    /// Returns false if no request can satisfy the tests of both routes, apart from the path tests.
     fn may_meet(&self, other: &Self) -> bool {
         let share = |one: &[String], other: &[String]| {
             one.is_empty() || other.is_empty() || one.iter().any(|text| other.contains(text))
@@ -594,7 +599,7 @@ impl Route {
             && (is_wild(self) || is_wild(other) || share(&hosts(self), &hosts(other)))
     }
 
-    /// Returns its conditions without its paths.
+    /// Returns the conditions of the route without its path.
     fn conditions(&self) -> Conditions {
         let mut conditions = Conditions {
             methods: self.methods.clone(),
@@ -618,7 +623,7 @@ impl Route {
     }
 }
 
-/// Returns the test of several paths.
+/// Returns a test that passes if the path matches one of the parts, or `None` if every path does.
 fn path(parts: &[&Part]) -> Option<Value> {
     if let [part] = parts
         && let PathTest::Prefix(prefix) = &part.path
@@ -638,23 +643,23 @@ fn path(parts: &[&Part]) -> Option<Value> {
     Some(json!({ "regex": regexes.join("|") }))
 }
 
-/// Adds a warning about a plugin without a rule.
+/// Adds a warning about a plugin that cannot be converted.
 fn lost(plugin: &At, why: &str, out: &mut Out) {
     let name = plugin.get("name").text().unwrap_or_default();
     let message = format!("plugin `{}`{why}", quoted(&name));
     out.lost(&plugin.place(), &message);
 }
 
-/// The way to identify a client.
+/// A way to identify a client.
 struct Identity {
-    /// Path of the requests that it identifies.
+    /// Condition on the path of the requests to which this identity applies.
     path: Option<Value>,
     key: Value,
     difference: Option<String>,
 }
 
-/// Returns the ways to identify the clients of a configuration. Kong counts by address where it does
-/// not know the first.
+/// Returns the ways in which a configuration identifies clients. If the first identity is unknown
+/// for a request, Kong counts by client address instead.
 fn identities(plugin: &Plugin, service: Option<&str>) -> Vec<Identity> {
     let config = &plugin.config;
     let one = |key: Value| Identity {
@@ -690,7 +695,8 @@ fn identities(plugin: &Plugin, service: Option<&str>) -> Vec<Identity> {
                 )),
                 ..one(json!([{ "metadata": SUBJECT }]))
             };
-            // The plugin of a consumer knows it.
+            // A consumer's plugin runs only for requests with a known consumer, so it needs no
+            // fallback.
             if plugin.consumer.is_some() {
                 vec![known]
             } else {
@@ -700,11 +706,12 @@ fn identities(plugin: &Plugin, service: Option<&str>) -> Vec<Identity> {
     }
 }
 
-/// Returns the limits of a configuration: as a rule file has them, and for the model.
+/// Returns the limits of a configuration, as values for the rule file and as input for the model.
 fn limits(config: &At, is_shared: bool, rule: &mut Rule) -> (Vec<Value>, Vec<(Period, u64)>) {
     let mut found = Vec::new();
     for (name, period) in Period::ALL {
-        // A request passes while the count is below the number.
+        // Kong admits a request while the count is below the configured number, so a fractional
+        // number is rounded up.
         let number = config
             .get(name)
             .value()
@@ -763,7 +770,7 @@ fn limits(config: &At, is_shared: bool, rule: &mut Rule) -> (Vec<Value>, Vec<(Pe
     (values, numbers.collect())
 }
 
-/// Adds the rules of a configuration for requests with these conditions.
+/// Adds the rules of a configuration for requests that meet the given conditions.
 fn rules(
     plugin: &Plugin,
     mut conditions: Conditions,
@@ -786,7 +793,7 @@ fn rules(
     }
     let policy = config.get("policy").str().unwrap_or("local").to_owned();
     let is_shared = policy != "local";
-    // A counter has the route and service of its configuration in its name.
+    // Kong includes the configuration's route and service in the name of each counter.
     let counter = format!(
         "{policy}:{}:{}",
         plugin.route.as_deref().unwrap_or_default(),
@@ -862,11 +869,11 @@ fn rules(
     }
 }
 
-/// Returns the words of a configuration.
+/// Returns the source text of a configuration.
 fn original(plugin: &Plugin) -> String {
     let mut words = vec!["rate-limiting".to_owned()];
     for (field, value) in plugin.config.fields() {
-        // The connection to Redis has passwords.
+        // Fields that start with `redis` are left out, because they may contain passwords.
         if !field.starts_with("redis") && value.exists() {
             words.push(format!("{field}: {}", value.json()));
         }
@@ -874,7 +881,7 @@ fn original(plugin: &Plugin) -> String {
     words.join(", ")
 }
 
-/// Sets the answers to refused requests.
+/// Sets the response to refused requests.
 fn answer(config: &At, rule: &mut Rule) {
     let code = config.get("error_code").number().unwrap_or(429);
     let mut refuse = Map::new();

@@ -1,10 +1,12 @@
-//! Converts the limits of other rate limiters to a Loudou rule file. It takes texts and returns a
-//! text, and uses no files and no network.
+//! Converts the limits of other rate limiters to a Loudou rule file. The input and the output are
+//! strings, and the conversion accesses neither files nor the network.
 //!
-//! Each source has one module, which reads a text and adds rules to [`out::Out`]. A setting that a
-//! rule file cannot express becomes a warning and a comment, so nothing is lost silently.
+//! Each source format has a module that parses its input and adds rules to [`out::Out`]. If a rule
+//! file cannot express a setting, the converter reports it as a warning and a comment, so no
+//! setting is lost silently.
 //!
-//! [`model`] has the sources' own algorithms, and [`mod@prove`] compares them with the rules.
+//! [`model`] reimplements the algorithms of the sources, and [`mod@prove`] compares these with the
+//! converted rules.
 #![forbid(unsafe_code)]
 
 use std::rc::Rc;
@@ -35,32 +37,33 @@ use out::Out;
 pub use out::{Place, Problem};
 use yaml::At;
 
-/// A text to convert.
+/// An input text to convert.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
-    /// Its name in messages and comments.
+    /// Name of the text in messages and comments.
     pub name: &'a str,
-    /// The text, which may be invalid.
+    /// Content of the text, which need not be valid UTF-8.
     pub bytes: &'a [u8],
 }
 
-/// A rule file, with the warnings about it.
+/// A converted rule file, with the warnings about the conversion.
 #[derive(Clone, Debug)]
 pub struct Converted {
     /// The rule file as YAML.
     pub text: String,
-    /// Differences between the sources and the rule file, and settings without a counterpart.
+    /// Warnings about differences between the sources and the rule file, and about settings without
+    /// a counterpart.
     pub warnings: Vec<Problem>,
-    /// The source's own limits of each rule, in the order of the rules.
+    /// For each rule, in rule order, the limits of the source from which the rule was converted.
     pub counted: Vec<prove::Counted>,
 }
 
-/// Names of all sources, for messages.
+/// Names of all supported sources, for error messages.
 const SOURCES: &str = "Ingress objects with limits of ingress-nginx, an nginx.conf, an Envoy configuration with \
                        local_ratelimit, a file of Envoy's rate limit service, a BackendTrafficPolicy of Envoy Gateway, \
                        routes of Spring Cloud Gateway, a declarative file of Kong, or lines with CL.THROTTLE";
 
-/// The texts, each as its module reads it.
+/// The input texts, grouped by source and parsed into the form that each module expects.
 #[derive(Default)]
 struct Found<'a> {
     nginx: Vec<(Rc<str>, &'a str)>,
@@ -73,7 +76,8 @@ struct Found<'a> {
     kongs: Vec<At>,
 }
 
-/// Converts all sources to one rule file. The error has all problems if there is no rule file.
+/// Converts all sources to one rule file. If there is no rule file, the error contains all
+/// problems.
 pub fn convert(sources: &[Source<'_>]) -> Result<Converted, Vec<Problem>> {
     let mut out = Out::default();
     let mut found = Found::default();
@@ -102,14 +106,14 @@ pub fn convert(sources: &[Source<'_>]) -> Result<Converted, Vec<Problem>> {
     for (file, text) in &found.redis {
         redis_cell::convert(file, text, &mut out);
     }
-    // Some of these rules stop, so they come after all others.
+    // Some of these rules have `stop: true`, so they come after the rules of all other sources.
     kong::convert(&found.kongs, &found.objects, &mut out);
     gateway::convert(&found.objects, &mut out);
     envoy::convert(&routes, !found.services.is_empty(), &mut out);
     out.finish()
 }
 
-/// Adds a text to the texts of its source.
+/// Detects the source format of a text and adds the text to the inputs of that format.
 fn recognise<'a>(source: &Source<'a>, found: &mut Found<'a>, out: &mut Out) -> Result<(), Problem> {
     let file: Rc<str> = source.name.into();
     let whole = || Place::new(&file, Position::default());
@@ -139,7 +143,8 @@ fn recognise<'a>(source: &Source<'a>, found: &mut Found<'a>, out: &mut Out) -> R
         Problem::error(place, &fault.message)
     })?;
     for fault in &document.faults {
-        // Warnings are about words that Loudou and others read differently. No limit has such words.
+        // Warnings are about words that Loudou and other YAML readers interpret differently. Limits
+        // do not contain such words, so only errors are reported.
         if fault.severity == Severity::Error {
             out.note(&Place::new(&file, fault.position), &fault.message);
         }

@@ -1,8 +1,9 @@
-//! The locations of nginx's servers, and the rules for the limits that apply in them.
+//! Locations of nginx servers, and the rules for the limits that apply in them.
 //!
-//! ingress-nginx writes such servers from Ingress objects, so both sources end here. nginx limits a
-//! request by the limits of exactly one location. A rule's `match` must therefore exclude the
-//! locations that nginx prefers, unless they have the same limit.
+//! ingress-nginx generates such servers from Ingress objects, so the converters for nginx and
+//! ingress-nginx share this module. nginx applies the limits of exactly one location to a request.
+//! A rule's `match` must therefore exclude locations that nginx prefers, unless they have the same
+//! limit.
 
 use serde_json::{Map, Value, json};
 
@@ -10,24 +11,25 @@ use crate::conditions::{Conditions, escaped, exempt, whole};
 use crate::model::Model;
 use crate::out::{Out, Place, Rule, quoted};
 
-/// Maximum number of locations of a server.
+/// Maximum number of locations per server.
 pub(crate) const MAX_LOCATIONS: usize = 1_000;
-/// Maximum number of servers, and of their names.
+/// Maximum number of servers, and of server names.
 pub(crate) const MAX_SERVERS: usize = 1_000;
-/// Maximum number of different limits.
+/// Maximum number of different uses of limits.
 pub(crate) const MAX_USES: usize = 512;
-/// Maximum nesting of `not` in a match.
+/// Maximum nesting depth of `not` in a match.
 const MAX_NOT: usize = 4;
 /// Maximum number of networks in a match.
 const MAX_NETWORKS: usize = 64;
 /// Maximum length of a regular expression in a rule file.
 const MAX_REGEX: usize = 256;
 
-/// A pattern of paths.
+/// A pattern for request paths.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Pattern {
     Exact(String),
-    /// Any text that starts with this text. If `wins`, no regular expression is tried.
+    /// All paths that start with `text`. If `wins` is true, nginx tries no regular expressions
+    /// after it chooses this prefix.
     Prefix {
         text: String,
         wins: bool,
@@ -46,7 +48,7 @@ impl Pattern {
         }
     }
 
-    /// Returns a regular expression that is searched in paths.
+    /// Returns the pattern for a regular expression that may match anywhere in a path.
     pub(crate) fn search(regex: &str, ignores_case: bool) -> Self {
         let regex = whole(regex);
         Self::Regex(if ignores_case {
@@ -56,7 +58,7 @@ impl Pattern {
         })
     }
 
-    /// Returns the length of the text.
+    /// Returns the length of the pattern's text, in bytes.
     pub(crate) fn length(&self) -> usize {
         self.text().len()
     }
@@ -87,7 +89,8 @@ impl Pattern {
         }
     }
 
-    /// Returns true if a path matches. Regular expressions match any path here.
+    /// Returns true if a path matches the pattern. A regular expression counts as matching every
+    /// path.
     fn has(&self, path: &str) -> bool {
         match self {
             Self::Exact(text) => path == text,
@@ -121,24 +124,24 @@ impl Pattern {
     }
 }
 
-/// A location, with the limits that apply in it.
+/// A location, with the limits that apply to its requests.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Location {
     pub(crate) pattern: Pattern,
-    /// Indices of uses.
+    /// Indices of the uses of limits that apply in the location.
     pub(crate) uses: Vec<usize>,
 }
 
-/// A name of a server.
+/// A server name.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Host {
     Exact(String),
-    /// All hosts that end with this text, such as `.example.com`.
+    /// All hosts that end with this string, such as `.example.com`.
     Suffix(String),
-    /// All hosts that start with this text, such as `www.`.
+    /// All hosts that start with this string, such as `www.`.
     Prefix(String),
-    /// All hosts with one label before this text. nginx has no such name: ingress-nginx writes a
-    /// regular expression.
+    /// All hosts that consist of one label and this suffix. nginx has no such server names;
+    /// ingress-nginx writes a regular expression instead.
     Label(String),
     /// A regular expression that matches whole hosts.
     Regex(String),
@@ -154,7 +157,7 @@ impl Host {
         }
     }
 
-    /// Returns true if nginx prefers this name to another one, and a host can have both.
+    /// Returns true if nginx prefers this name to `other` and a host can match both.
     fn takes_from(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Exact(name), Self::Suffix(suffix)) => name.ends_with(suffix.as_str()),
@@ -182,11 +185,11 @@ impl Host {
     }
 }
 
-/// A server of nginx.
+/// An nginx server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Server {
     pub(crate) hosts: Vec<Host>,
-    /// True if it also serves hosts that no server names.
+    /// True if the server also serves hosts that match no server name.
     pub(crate) is_default: bool,
     pub(crate) locations: Vec<Location>,
 }
@@ -199,19 +202,19 @@ pub(crate) struct Key {
     pub(crate) differences: Vec<String>,
 }
 
-/// A place in which the source uses a limit, with the settings there.
+/// One use of a limit in the source, with the settings that apply there.
 #[derive(Clone, Debug)]
 pub(crate) struct Use {
-    /// Zone that counts, by its name.
+    /// Name of the zone that counts the requests.
     pub(crate) zone: String,
-    /// Text for the rule's name.
+    /// Text from which the rule's name is derived.
     pub(crate) name: String,
     pub(crate) key: Key,
-    /// Fields of the limit, without its name.
+    /// Fields of the limit in the rule file, without its name.
     pub(crate) limit: Value,
-    /// This limit in nginx.
+    /// Model of this limit in nginx.
     pub(crate) model: Model,
-    /// Name of the limit.
+    /// Name of the limit within its rule.
     pub(crate) label: String,
     pub(crate) status: u64,
     pub(crate) is_dry: bool,
@@ -222,7 +225,7 @@ pub(crate) struct Use {
 }
 
 impl Use {
-    /// Returns true if nginx counts and decides alike.
+    /// Returns true if both uses have the same zone, limit, status and dry-run setting.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.zone == other.zone
             && self.limit == other.limit
@@ -231,26 +234,27 @@ impl Use {
     }
 }
 
-/// The requests of one use: its servers, and the match of the path in them.
+/// Requests to which one use of a limit applies: servers, and the paths in them.
 #[derive(Clone, PartialEq)]
 struct Region {
     servers: Vec<usize>,
     path: Paths,
 }
 
-/// Requests of a server in which a use applies.
+/// Paths of a server to which a use of a limit applies.
 #[derive(Clone, PartialEq)]
 enum Paths {
     All,
-    /// The test, and the paths that are excluded from it.
+    /// Paths that pass the test, except for the excluded paths.
     Some(Value, Option<Value>),
-    /// The tests are too long for one regular expression.
+    /// Separate tests, which together would be too long for one regular expression.
     Each(Vec<Value>),
-    /// The nesting is too deep, or too long.
+    /// The paths would need a `not` that is nested too deeply, or a regular expression that is too
+    /// long.
     Inexpressible,
 }
 
-/// Adds the rules for all uses.
+/// Adds the rules for all uses of limits.
 pub(crate) fn add_rules(servers: &[Server], uses: &[Use], out: &mut Out) {
     let mut has_paths = None;
     let regions: Vec<Vec<Region>> = (0..uses.len())
@@ -269,7 +273,7 @@ pub(crate) fn add_rules(servers: &[Server], uses: &[Use], out: &mut Out) {
             out.lost(&limit.place, &message);
             continue;
         }
-        // Limits with the same key, the same requests and the same answer share a bucket.
+        // Limits with the same key, requests and status share a bucket.
         let mut group = Vec::new();
         for (other, candidate) in uses.iter().enumerate().skip(index) {
             if candidate.key == limit.key
@@ -344,7 +348,8 @@ fn add_rule(
         && first.key.parts == [json!({ "source": { "v6_prefix": 128 } })]
         && let Some(overrides) = exempt(networks)
     {
-        // A match has one `not`, with a bounded list, so overrides exempt the networks.
+        // A match has only one `not`, with a bounded list of networks, so overrides exempt the
+        // networks instead.
         conditions.not = None;
         rule.set("overrides", Value::Object(overrides));
     }
@@ -374,7 +379,7 @@ fn add_rule(
     let mut limits = Vec::new();
     for limit in group {
         let mut fields = Map::new();
-        // Names of limits are optional, and need to differ.
+        // The names of limits are optional, but a rule with several limits needs distinct names.
         if group.len() > 1 {
             let same = labels.iter().filter(|label| **label == limit.label).count();
             let name = match same {
@@ -424,11 +429,11 @@ fn add_rule(
     out.add(rule);
 }
 
-/// A name of a server, with its place among all names.
+/// A server name, with its index among the names of all servers.
 type Name<'a> = (usize, &'a Host);
 
-/// Adds the condition for the hosts of some servers. Returns false if a host of another server
-/// matches as well.
+/// Adds a condition for the hosts of the servers in `mine`. Returns false if the condition also
+/// matches hosts of other servers.
 fn hosts(servers: &[Server], mine: &[usize], conditions: &mut Conditions) -> bool {
     if mine.len() == servers.len() {
         return true;
@@ -452,7 +457,8 @@ fn hosts(servers: &[Server], mine: &[usize], conditions: &mut Conditions) -> boo
         host_conditions(&hosts_of(&own), conditions);
         others.retain(|other| own.iter().any(|host| takes_from(*other, *host)));
     }
-    // Own names inside of the excluded ones, and names of others inside of those.
+    // The servers' own names that nginx prefers to an excluded name. The condition is inexact if
+    // nginx prefers another server's name to one of these.
     let inner: Vec<Name<'_>> = own
         .iter()
         .filter(|host| others.iter().any(|other| takes_from(**host, *other)))
@@ -472,7 +478,7 @@ fn hosts(servers: &[Server], mine: &[usize], conditions: &mut Conditions) -> boo
     is_exact && !is_too_long(&excluded) && conditions.exclude(excluded)
 }
 
-/// Returns true if nginx prefers a host to another one.
+/// Returns true if nginx prefers the first server name to the second for some hosts.
 fn takes_from((place, host): Name<'_>, (other_place, other): Name<'_>) -> bool {
     match (host, other) {
         (Host::Regex(_), Host::Regex(_)) => place < other_place,
@@ -496,7 +502,7 @@ fn is_too_long(value: &Value) -> bool {
     }
 }
 
-/// Adds a condition that the requested host is one of these.
+/// Adds a condition that the requested host matches one of these names.
 pub(crate) fn host_conditions(hosts: &[&Host], conditions: &mut Conditions) {
     match hosts {
         [] => {}
@@ -505,18 +511,20 @@ pub(crate) fn host_conditions(hosts: &[&Host], conditions: &mut Conditions) {
     }
 }
 
-/// Returns a test of the requested host for several names. A host may have a port.
+/// Returns a test that passes if the requested host matches one of the names. The requested host
+/// may include a port.
 fn authority(hosts: &[&Host]) -> Value {
     let hosts: Vec<String> = hosts.iter().map(|host| host.regex()).collect();
     let regex = format!("(?i:{})(?::[0-9]+)?", hosts.join("|"));
     json!({ "name": ":authority", "regex": regex })
 }
 
-/// Returns the regions of a use. Servers with the same paths are one region.
+/// Returns the regions of requests to which a use of a limit applies. Servers with the same paths
+/// form one region.
 fn regions(servers: &[Server], index: usize) -> Vec<Region> {
     let mut regions: Vec<Region> = Vec::new();
     for (number, server) in servers.iter().enumerate() {
-        // nginx sends it no request.
+        // nginx sends no requests to a server that has no name and is not a default server.
         if server.hosts.is_empty() && !server.is_default {
             continue;
         }
@@ -534,12 +542,13 @@ fn regions(servers: &[Server], index: usize) -> Vec<Region> {
     regions
 }
 
-/// Returns the paths of a server in which a use applies.
+/// Returns the paths of a server to which a use of a limit applies.
 ///
-/// nginx prefers one location to another. So the locations form levels: a location is one level
-/// above the highest location that it takes requests from and that has another answer. Then a path
-/// belongs to the use if it matches an even level and no level above, or an even level above that,
-/// and so on, which is a nested `not`.
+/// If several locations match a path, nginx prefers one of them. The locations therefore form
+/// levels. A location is one level above the highest location from which it takes requests if the
+/// use applies to only one of the two, and otherwise on the same level. The use applies to a path
+/// if the highest level that the path matches is even. A match expresses this with nested `not`
+/// conditions.
 fn paths(server: &Server, index: usize) -> Option<Paths> {
     let has = |location: &Location| location.uses.contains(&index);
     if !server.locations.iter().any(has) {
@@ -556,7 +565,8 @@ fn paths(server: &Server, index: usize) -> Option<Paths> {
         .iter()
         .any(|(_, location)| matches!(location.pattern, Pattern::Regex(_)));
     order.sort_by_key(|(place, location)| rank(*place, location, has_regex));
-    // Even levels have the use. A location without the use at the bottom is on no level.
+    // The use applies to locations on even levels. A location to which the use does not apply is on
+    // no level if it overlaps no lower level.
     let mut levels: Vec<(usize, &Location)> = Vec::new();
     for (_, location) in order {
         let wanted = usize::from(!has(location));
@@ -609,8 +619,8 @@ fn paths(server: &Server, index: usize) -> Option<Paths> {
     Some(Paths::All)
 }
 
-/// Returns true if a prefix that wins over regular expressions contains one that does not. Then the
-/// regular expressions apply to a part of the outer prefix.
+/// Returns true if a prefix that wins over regular expressions contains a prefix that does not. In
+/// that case, regular expressions apply to only a part of the outer prefix.
 fn has_mixed_prefixes(server: &Server) -> bool {
     let patterns = server.locations.iter().map(|location| &location.pattern);
     let mut regexes = patterns
@@ -625,18 +635,19 @@ fn has_mixed_prefixes(server: &Server) -> bool {
         && winners.any(|outer| patterns.clone().any(|one| is_inner(outer, one)))
 }
 
-/// Returns the order in which nginx prefers locations, from the last choice to the first.
+/// Returns a sort key that orders locations by nginx's preference, with the least preferred
+/// location first.
 fn rank(place: usize, location: &Location, has_regex: bool) -> (u8, usize) {
     match &location.pattern {
         Pattern::Prefix { text, wins: false } | Pattern::Segments(text) => (0, text.len()),
-        // The first regular expression in the file wins.
+        // Among regular expressions, nginx prefers the first one in the file.
         Pattern::Regex(_) => (1, usize::MAX.saturating_sub(place)),
         Pattern::Prefix { text, wins: true } => (if has_regex { 2 } else { 0 }, text.len()),
         Pattern::Exact(text) => (3, text.len()),
     }
 }
 
-/// Returns a test that passes if any of the patterns matches, or `None` if all paths match.
+/// Returns a test that passes if any of the patterns matches, or `None` if they match all paths.
 fn union(patterns: &[&Pattern]) -> Option<Value> {
     if patterns.iter().any(|pattern| pattern.is_everything()) {
         return None;
@@ -649,7 +660,7 @@ fn union(patterns: &[&Pattern]) -> Option<Value> {
     }
     match kept.as_slice() {
         [pattern] => Some(pattern.test()),
-        // ingress-nginx has a location for a path, and one for all paths below it.
+        // ingress-nginx generates one location for a path and another one for all paths below it.
         [Pattern::Exact(path), Pattern::Prefix { text, .. }]
         | [Pattern::Prefix { text, .. }, Pattern::Exact(path)]
             if text.strip_suffix('/') == Some(path) =>

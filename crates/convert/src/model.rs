@@ -1,9 +1,9 @@
-//! The algorithms of the sources, written from the sources' own code.
+//! The rate limiting algorithms of the sources, reimplemented from the sources' code.
 //!
-//! A model takes nothing from Loudou's limits, so that both can be compared. It is a function from a
-//! counter and a request to an answer and the next counter. The caller decides whether the next
-//! counter is kept, because the sources differ in it: nginx keeps nothing of a refused request, and
-//! a rate limit service keeps everything.
+//! The models do not use Loudou's limit algorithms, so that the two can be compared. A model is a
+//! function that maps a counter and a request to an answer and the next counter. The caller decides
+//! whether to keep the next counter, because the sources differ: after a refused request, nginx
+//! keeps the old counter, and a rate limit service keeps the new one.
 
 use std::cmp::Ordering;
 
@@ -16,31 +16,31 @@ pub mod redis_cell;
 pub mod service;
 pub mod spring;
 
-/// A request, as the models read it.
+/// A request, as input for a model.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask {
-    /// Its time since the Unix epoch, or since the start of a trace.
+    /// Arrival time of the request, since the Unix epoch or since the start of a trace.
     pub now: Nanos,
-    /// Number of requests or tokens that it takes.
+    /// Number of requests or tokens that the request takes.
     pub cost: u64,
-    /// Its end, if it is known.
+    /// End time of the request, if it is known.
     pub end: Option<Nanos>,
 }
 
-/// An answer of a source.
+/// Answer of a source to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Said {
-    /// The request passes at once.
+    /// The request passes immediately.
     Pass,
-    /// The request passes after this time.
+    /// The request passes after this delay.
     Delay(Nanos),
     /// The request is refused.
     Refuse,
-    /// The log lacks durations, without which the answer is not known.
+    /// The answer is unknown, because the log lacks the durations of requests.
     Unknown,
 }
 
-/// One limit of a source, with its numbers.
+/// One limit of a source, with its parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Model {
     /// nginx's `limit_req`.
@@ -59,36 +59,36 @@ pub enum Model {
     Plugin(kong::Plugin),
 }
 
-/// The counter of a key in a source.
+/// A source's counter for one key.
 #[derive(Clone, Debug)]
 pub enum Counter {
-    /// nginx's excess.
+    /// Excess of nginx's `limit_req`.
     Excess(nginx::Excess),
-    /// The running requests.
+    /// The requests in flight, for nginx's `limit_conn`.
     Running(nginx::Running),
-    /// Tokens of Envoy.
+    /// State of an Envoy token bucket.
     Filled(envoy::Filled),
-    /// A window with its hits.
+    /// A fixed window of a rate limit service, with its hits.
     Hits(service::Hits),
-    /// Theoretical arrival time of redis-cell, in nanoseconds.
+    /// Theoretical arrival time in redis-cell, in nanoseconds.
     Arrival(i64),
-    /// Tokens of Spring's script.
+    /// State of a token bucket in Spring's script.
     Tokens(spring::Tokens),
-    /// Kong's counters of all periods.
+    /// Kong's counters for all periods.
     Usage(kong::Usage),
 }
 
-/// Effect of a request on a counter, if the source keeps it.
+/// Effect of a request on a counter, which applies if the source keeps it.
 #[derive(Clone, Debug)]
 pub enum Next {
-    /// This counter replaces the counter.
+    /// The new counter replaces the old one.
     Counter(Counter),
-    /// The request runs until this time. `None` if its end is not known.
+    /// The request is in flight until this time. `None` if the end time is unknown.
     Runs(Option<Nanos>),
 }
 
 impl Next {
-    /// Returns the counter after this effect.
+    /// Returns the counter with this effect applied.
     pub fn keep(self, counter: Option<Counter>) -> Counter {
         match (self, counter) {
             (Self::Counter(next), _) => next,
@@ -106,8 +106,9 @@ impl Next {
 }
 
 impl Model {
-    /// Answers a request, and returns its effect on the counter. A key without a counter is new. A
-    /// [`nginx::Running`] has to forget the requests that ended before.
+    /// Decides whether a request passes, and returns the answer and the effect on the counter.
+    /// `counter` is `None` for a new key. For a [`nginx::Running`] counter, the caller must first
+    /// forget the requests that have ended.
     pub fn ask(&self, counter: Option<&Counter>, ask: &Ask) -> (Said, Next) {
         let (said, next) = match self {
             Self::LimitReq(limit) => {
@@ -169,7 +170,7 @@ impl Model {
         (said, Next::Counter(next))
     }
 
-    /// Returns the order in which Envoy asks two of its buckets.
+    /// Compares two limits by the order in which Envoy checks its buckets.
     pub(crate) fn order(&self, other: &Self) -> Ordering {
         match (self, other) {
             (Self::LocalBucket(one), Self::LocalBucket(other)) => {
@@ -180,7 +181,7 @@ impl Model {
         }
     }
 
-    /// Returns the difference between the numbers of this source and Loudou's, as a sentence.
+    /// Returns a sentence that explains how the arithmetic of this source differs from Loudou's.
     pub const fn rounding(&self) -> &'static str {
         match self {
             Self::LimitReq(_) => {

@@ -1,8 +1,8 @@
-//! Converts `limit_req` and `limit_conn` of nginx.
+//! Converts nginx's `limit_req` and `limit_conn`.
 //!
-//! nginx keeps the excess of a key in thousandths of a request, and subtracts what the rate lets
-//! pass. A new request passes if the excess is then at most `burst`, which is a leaky queue of
-//! `burst` waiting requests, or with `nodelay` a funnel of `burst` + 1.
+//! nginx stores the excess of each key in thousandths of a request, and decreases it at the
+//! configured rate. A new request passes if the excess is then at most `burst`. This is a leaky
+//! queue with `burst` waiting requests or, with `nodelay`, a funnel with a capacity of `burst` + 1.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -26,11 +26,11 @@ mod location;
 mod syntax;
 mod variables;
 
-/// Longest wait of a request in Loudou, in seconds.
+/// Maximum time that Loudou delays a request, in seconds.
 const MAX_WAIT_S: u64 = 3_600;
 
-/// Returns true if a text is a configuration of nginx. Its directives end with `;` and have no `:`
-/// after their name.
+/// Returns true if a text is an nginx configuration. Directives in an nginx configuration end with
+/// `;` and have no `:` after their name.
 pub(crate) fn looks_like(text: &str) -> bool {
     let lines = text.lines().map(str::trim);
     let mut lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -50,7 +50,8 @@ pub(crate) fn looks_like(text: &str) -> bool {
     is_directive && (is_end(first) || lines.any(|line| line.ends_with(';')))
 }
 
-/// Returns the limit for a rate with a burst. `delay` is the excess that passes without a delay.
+/// Returns the limit for a rate and a burst. `delay` is the excess up to which requests pass
+/// without a delay.
 pub(crate) fn limit(rate: &Nginx, burst: u64, delay: u64) -> Value {
     if delay >= burst {
         return json!({
@@ -68,12 +69,12 @@ pub(crate) fn limit(rate: &Nginx, burst: u64, delay: u64) -> Value {
     limit
 }
 
-/// Returns nginx's own limit for the same numbers.
+/// Returns the model of nginx's limit with the same parameters.
 pub(crate) fn model(rate: &Nginx, burst: u64, delay: u64) -> Model {
     Model::LimitReq(LimitReq::new(rate.millis, burst, delay))
 }
 
-/// Remark about a rate that nginx rounds.
+/// Returns a remark if nginx rounds the rate.
 pub(crate) fn rounded(rate: &Nginx) -> Option<String> {
     let (whole, rest) = (rate.millis.div_euclid(1_000), rate.millis.rem_euclid(1_000));
     rate.is_rounded.then(|| {
@@ -81,23 +82,23 @@ pub(crate) fn rounded(rate: &Nginx) -> Option<String> {
     })
 }
 
-/// Difference of `limit_conn`, which has no lease.
+/// Difference for `limit_conn`, which has no lease in nginx.
 pub(crate) const LEASE: &str = "a request that runs for longer than the lease, 5 minutes, is no longer counted, and \
                                 nginx counts it to its end; set `lease` above the longest request";
 
-/// Warning for requests that `limit_req` and `limit_conn` both limit.
+/// Warning about requests that both `limit_req` and `limit_conn` limit.
 pub(crate) const REFUNDED: &str = "a request that `limit_conn` refuses takes nothing, and nginx counts it in `limit_req`; a delayed \
                                    request already runs while it waits, and nginx asks `limit_conn` after the delay";
 
-/// A zone, as `limit_req_zone` or `limit_conn_zone` defines it.
+/// A zone, as defined by `limit_req_zone` or `limit_conn_zone`.
 struct Zone {
     key: Result<Key, String>,
-    /// Rate of `limit_req_zone`.
+    /// Rate of a `limit_req_zone`.
     rate: Option<Nginx>,
     text: String,
 }
 
-/// Settings that inner levels inherit.
+/// Limit settings of a level, which inner levels inherit.
 #[derive(Clone, Default)]
 struct Level<'a> {
     requests: Vec<&'a Directive>,
@@ -109,30 +110,30 @@ struct Level<'a> {
 }
 
 struct Reader {
-    /// Addresses that have a default server.
+    /// Addresses that already have a default server.
     listens: BTreeSet<String>,
-    /// Addresses for which a server is the default explicitly.
+    /// Addresses with an explicit default server.
     defaults: BTreeSet<String>,
-    /// Names of servers, each with its address.
+    /// Server names, each with the address on which it is used.
     taken: BTreeSet<(String, String)>,
     zones: BTreeMap<(bool, String), Zone>,
     servers: Vec<Server>,
-    /// Number of the servers' names.
+    /// Total number of server names.
     names: usize,
-    /// Place and addresses of each server.
+    /// Place and addresses of each server, in the order of `servers`.
     origins: Vec<Origin>,
     uses: Vec<Use>,
 }
 
 struct Origin {
     place: Place,
-    /// Its addresses, or none if the server is not in the given files.
+    /// Addresses of the server, or none if the server itself is not in the given files.
     listens: BTreeSet<String>,
-    /// True if it answers all requests itself, before nginx looks at limits.
+    /// True if the server answers all requests itself, before nginx checks limits.
     returns: bool,
 }
 
-/// Converts the texts, which belong to one nginx.
+/// Converts the texts, which together configure one nginx.
 pub(crate) fn convert(texts: &[(Rc<str>, &str)], out: &mut Out) -> Result<(), Problem> {
     let mut files = Vec::new();
     for (file, text) in texts {
@@ -195,7 +196,7 @@ pub(crate) fn convert(texts: &[(Rc<str>, &str)], out: &mut Out) -> Result<(), Pr
     Ok(())
 }
 
-/// Returns false for a file that cannot contain limits.
+/// Returns false for well-known files that contain no limits.
 fn is_of_interest(file: &str) -> bool {
     ![
         "mime.types",
@@ -209,20 +210,21 @@ fn is_of_interest(file: &str) -> bool {
     .any(|name| file.ends_with(name))
 }
 
-/// Returns true if a directive makes its server the default of an address.
+/// Returns true if a `listen` directive makes its server the default for an address.
 fn is_default(directive: &Directive) -> bool {
     let mut args = directive.args.iter();
     directive.name == "listen" && args.any(|arg| arg == "default_server" || arg == "default")
 }
 
-/// Returns the address of a `listen` in one form.
+/// Returns the address of a `listen` directive in a normalized form.
 fn address(listen: &str) -> String {
     let port = listen.strip_prefix("*:");
     let port = port.or_else(|| listen.strip_prefix("0.0.0.0:"));
     port.unwrap_or(listen).to_owned()
 }
 
-/// Calls a function for each directive. The syntax bounds the recursion.
+/// Calls a function for each directive, including nested ones. The parser limits the nesting depth
+/// and therefore the recursion.
 fn visit<'a>(directives: &'a [Directive], f: &mut impl FnMut(&'a Directive)) {
     for directive in directives {
         f(directive);
@@ -261,7 +263,8 @@ impl Reader {
         self.zones.insert((is_request, name), zone);
     }
 
-    /// Reads the level of `http`, which is also the level of files that it includes.
+    /// Reads the directives of an `http` block, or the top level of a file, which an `http` block
+    /// may include.
     fn http<'a>(
         &mut self,
         directives: &'a [Directive],
@@ -276,7 +279,7 @@ impl Reader {
                 "server" if directive.block.is_some() => {
                     self.server(directive.inner(), level.clone(), &directive.place, out)?;
                 }
-                // A file that a server includes.
+                // A location outside a server comes from a file that a `server` block includes.
                 "location" => {
                     rest.get_or_insert_with(|| directive.place.clone());
                 }
@@ -336,7 +339,8 @@ impl Reader {
         if listens.is_empty() {
             listens.insert("80".to_owned());
         }
-        // The first server of an address is its default, unless another server is it explicitly.
+        // The first server of an address is its default, unless another server is explicitly the
+        // default.
         for listen in &listens {
             server.is_default |=
                 !self.defaults.contains(listen) && self.listens.insert(listen.clone());
@@ -401,8 +405,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Removes the names that an earlier server has. The first server of an address keeps a name
-    /// that several have.
+    /// Removes the names that earlier servers already use on the same addresses. If several servers
+    /// of an address have the same name, nginx uses the first one.
     fn take_names(
         &mut self,
         server: &mut Server,
@@ -432,8 +436,8 @@ impl Reader {
         }
     }
 
-    /// Adds the locations of a server or location. Returns how many of them nginx tries before the
-    /// regular expressions of outer levels.
+    /// Adds the locations inside a server or location. Returns the number of added locations that
+    /// nginx tries before the regular expressions of outer levels.
     fn locations<'a>(
         &mut self,
         directives: &'a [Directive],
@@ -453,7 +457,7 @@ impl Reader {
                 },
                 ("~", regex) => Pattern::search(regex, false),
                 ("~*", regex) => Pattern::search(regex, true),
-                // Only nginx itself sends requests to a named location.
+                // A named location receives only nginx's internal redirects.
                 (name, "") if name.starts_with('@') => continue,
                 (path, _) => Pattern::prefix(path),
             };
@@ -464,7 +468,7 @@ impl Reader {
                 );
                 out.note(&directive.place, &message);
             }
-            // A `return` ends a request before nginx looks at limits.
+            // A `return` ends a request before nginx checks limits.
             let uses = if returns(directive.inner()) {
                 Vec::new()
             } else {
@@ -476,7 +480,8 @@ impl Reader {
             {
                 let nested = nested(directive, parent, scope.paths);
                 match nested {
-                    // nginx tries it before the regular expressions of outer levels.
+                    // nginx tries a nested regular expression before the regular expressions of
+                    // outer levels.
                     Some(pattern) => {
                         server.locations.insert(front, Location { pattern, uses });
                         front = front.saturating_add(1);
@@ -508,7 +513,7 @@ impl Reader {
                 level: &level,
                 parent: Some(directive),
                 uses: &own,
-                // No regular expression takes requests from such a prefix.
+                // Outer regular expressions take no requests from a `^~` prefix.
                 has_regex: scope.has_regex && modifier != "^~",
                 paths: scope.paths,
                 outer: scope.outer.iter().copied().chain(siblings).collect(),
@@ -519,8 +524,8 @@ impl Reader {
         Ok(front)
     }
 
-    /// Warns of servers that only differ in their port, which a match cannot test. Such a server
-    /// that limits nothing is left out.
+    /// Warns about servers that differ only in their port, which a match cannot test. A server of
+    /// this kind is left out if it has no limits.
     fn compare_servers(&mut self, out: &mut Out) {
         let all = || self.servers.iter().zip(&self.origins);
         let mut kept = Vec::new();
@@ -563,7 +568,7 @@ impl Reader {
         self.servers.retain(|_| kept.next().unwrap_or(true));
     }
 
-    /// Returns the uses of a level, each of which exists once.
+    /// Returns the indices of the uses of limits in a level. Equal uses share one index.
     fn uses(&mut self, level: &Level<'_>, out: &mut Out) -> Vec<usize> {
         let mut indices = Vec::new();
         let requests = level.requests.iter().map(|directive| (true, directive));
@@ -671,14 +676,14 @@ impl Reader {
     }
 }
 
-/// Returns true if a level answers all of its requests itself.
+/// Returns true if a level contains `return` and therefore answers all of its requests itself.
 fn returns(directives: &[Directive]) -> bool {
     directives
         .iter()
         .any(|directive| directive.name == "return")
 }
 
-/// Returns true for a setting of limits that inner levels inherit.
+/// Returns true for a limit directive that inner levels inherit.
 fn is_setting(directive: &Directive) -> bool {
     matches!(
         directive.name.as_str(),
@@ -698,12 +703,13 @@ fn no_key(zone: &Zone, why: &str) -> String {
     )
 }
 
-/// Returns a zone's name in the form of a limit's name.
+/// Converts a zone's name to the syntax of a limit's name.
 fn label(zone: &str) -> String {
     crate::out::slug(zone)
 }
 
-/// Returns the settings of a level. A level with its own limits inherits none of that kind.
+/// Returns the limit settings of a level. A level with its own `limit_req` directives inherits no
+/// `limit_req`, and the same is true of `limit_conn`.
 fn inherit<'a>(directives: &'a [Directive], outer: Level<'a>, out: &mut Out) -> Level<'a> {
     let all = |name: &str| -> Vec<&'a Directive> {
         directives
@@ -753,9 +759,9 @@ fn inherit<'a>(directives: &'a [Directive], outer: Level<'a>, out: &mut Out) -> 
     level
 }
 
-/// Returns the hosts of a `server_name`.
+/// Returns the hosts that a `server_name` matches.
 fn hosts(name: &str) -> Vec<Host> {
-    // A regular expression keeps its case, because `\S` is not `\s`.
+    // A regular expression is not converted to lower case, because `\S` and `\s` differ.
     if let Some(regex) = name.strip_prefix('~') {
         return vec![Host::Regex(whole(regex))];
     }
@@ -769,7 +775,7 @@ fn hosts(name: &str) -> Vec<Host> {
     if let Some(start) = name.strip_suffix(".*") {
         return vec![Host::Prefix(format!("{start}."))];
     }
-    // A server without a name, and the usual name that no client sends.
+    // A server without a name matches no host, and `_` is a conventional name that no client sends.
     if name.is_empty() || name == "_" {
         return Vec::new();
     }

@@ -1,8 +1,8 @@
-//! Rates and durations in the form of rule files.
+//! Rates and durations in the syntax of rule files.
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Returns a duration as a rule file has it.
+/// Formats a duration in the syntax of rule files.
 pub(crate) fn duration(nanos: u64) -> String {
     for (unit, name) in [
         (86_400 * SECOND, "d"),
@@ -19,7 +19,7 @@ pub(crate) fn duration(nanos: u64) -> String {
     format!("{nanos}ns")
 }
 
-/// Returns a rate as a rule file has it: `10/s`, `100/90s`.
+/// Formats a rate in the syntax of rule files, such as `10/s` or `100/90s`.
 pub(crate) fn rate(amount: u64, nanos: u64) -> String {
     let period = duration(nanos);
     let period = period
@@ -31,7 +31,7 @@ pub(crate) fn rate(amount: u64, nanos: u64) -> String {
     }
 }
 
-/// Parses a duration of protobuf's JSON form, such as `60s` or `0.5s`.
+/// Parses a duration in Protobuf's JSON format, such as `60s` or `0.5s`.
 pub(crate) fn proto_duration(text: &str) -> Option<u64> {
     let seconds = text.strip_suffix('s')?;
     let (whole, fraction) = seconds.split_once('.').unwrap_or((seconds, ""));
@@ -44,8 +44,8 @@ pub(crate) fn proto_duration(text: &str) -> Option<u64> {
     whole.checked_add(fraction)
 }
 
-/// Returns a unit of a rate limit service, in nanoseconds. A month has 30 days there, and a year
-/// 365.
+/// Returns the length of a rate limit service's unit, in nanoseconds. In the service, a month has
+/// 30 days and a year has 365 days.
 pub(crate) fn unit(name: &str) -> Option<u64> {
     let seconds: u64 = match name.to_ascii_lowercase().as_str() {
         "second" => 1,
@@ -60,18 +60,19 @@ pub(crate) fn unit(name: &str) -> Option<u64> {
     seconds.checked_mul(SECOND)
 }
 
-/// Rate of nginx's `limit_req`, which nginx keeps in thousandths of a request per second.
+/// Rate of nginx's `limit_req`, which nginx stores in thousandths of a request per second.
 pub(crate) struct Nginx {
-    /// Thousandths of a request per second.
+    /// Rate in thousandths of a request per second.
     pub(crate) millis: u64,
-    /// Rate for the rule file.
+    /// Rate in the syntax of rule files.
     pub(crate) text: String,
     /// True if nginx rounded the rate down.
     pub(crate) is_rounded: bool,
 }
 
 impl Nginx {
-    /// Parses for example `10r/s` or `30r/m`. nginx refuses a rate of 0.
+    /// Parses a rate such as `10r/s` or `30r/m`. Returns `None` for a rate of 0, which nginx
+    /// rejects.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (number, scale) = match text.split_at_checked(text.len().checked_sub(3)?)? {
             (number, "r/s") => (number, 1),
@@ -82,7 +83,7 @@ impl Nginx {
         Self::new(number, scale)
     }
 
-    /// Creates the rate of a number of requests per `scale` seconds, 1 or 60.
+    /// Returns the rate for a number of requests per `scale` seconds, where `scale` is 1 or 60.
     pub(crate) fn new(number: u64, scale: u64) -> Option<Self> {
         let thousandths = number.checked_mul(1_000)?;
         let millis = thousandths.checked_div(scale)?;

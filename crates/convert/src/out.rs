@@ -1,4 +1,4 @@
-//! The rules and warnings that a conversion collects.
+//! Collects the rules and warnings of a conversion.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,9 +13,9 @@ use crate::model::Model;
 use crate::prove::{Counted, Counting};
 use crate::{Converted, SOURCES, write};
 
-/// Maximum number of warnings. More warnings usually have one cause.
+/// Maximum number of warnings. Beyond this number, warnings usually share a cause.
 const MAX_WARNINGS: usize = 1_000;
-/// Maximum length of a text from a source in a message, in characters.
+/// Maximum length of a source text that a message quotes, in characters.
 const MAX_QUOTED: usize = 120;
 /// Maximum length of a rule's name.
 const MAX_NAME: usize = 63;
@@ -23,9 +23,9 @@ const MAX_NAME: usize = 63;
 /// A place in a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The source, as the user named it.
+    /// Name of the source, as the user gave it.
     pub file: Rc<str>,
-    /// The position in it.
+    /// Position in the source.
     pub position: Position,
 }
 
@@ -39,7 +39,7 @@ impl Place {
 }
 
 impl fmt::Display for Place {
-    /// Returns `FILE:LINE`, or `FILE` for a text as a whole.
+    /// Writes `FILE:LINE`, or only `FILE` if the place is the whole file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&escape(&self.file))?;
         match self.position.line {
@@ -49,14 +49,15 @@ impl fmt::Display for Place {
     }
 }
 
-/// A problem of a conversion.
+/// An error or a warning from a conversion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Its place.
+    /// Place of the problem in the source.
     pub place: Place,
-    /// An error prevents a rule file. A warning is a difference.
+    /// An error means that no rule file is written. A warning describes a difference or a setting
+    /// that was not converted.
     pub severity: Severity,
-    /// The problem, escaped for terminals.
+    /// The message, escaped for terminals.
     pub message: String,
 }
 
@@ -75,20 +76,20 @@ impl Problem {
     }
 }
 
-/// Shortens a text from a source for a message.
+/// Shortens and escapes a source text for use in a message.
 pub(crate) fn quoted(text: &str) -> String {
     escape(&shortened(text.trim(), MAX_QUOTED)).into_owned()
 }
 
-/// A rule to write.
+/// A rule to be written.
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
-    /// Text from which its name is made.
+    /// Text from which the rule's name is derived.
     pub(crate) name: String,
     pub(crate) place: Place,
-    /// The source's own words, with their places.
+    /// Source texts from which the rule was converted, with their places.
     pub(crate) originals: Vec<(Place, String)>,
-    /// Remarks that are no differences.
+    /// Remarks that do not describe a difference.
     pub(crate) remarks: Vec<String>,
     /// Differences between the source and the rule.
     pub(crate) differences: Vec<String>,
@@ -109,9 +110,10 @@ impl Rule {
         }
     }
 
-    /// Adds the source's own limit. Rules with the same text for the counter share its counters.
+    /// Records a limit of the source, so that a proof can compare it with the rule. Rules with the
+    /// same `counter` share counters.
     pub(crate) fn counts(&mut self, counter: impl Into<String>, model: Model) {
-        // nginx asks `limit_conn` after `limit_req`.
+        // nginx checks `limit_conn` after `limit_req`.
         let step = u32::from(matches!(model, Model::LimitConn(_)));
         self.counted.limits.push(Counting {
             counter: counter.into(),
@@ -120,8 +122,7 @@ impl Rule {
         });
     }
 
-    /// Sets the position of the rule's limits among the limits that the source asks one after
-    /// another.
+    /// Sets the position of the rule's limits in the order in which the source checks its limits.
     pub(crate) fn in_step(&mut self, step: u32) {
         let overrides = self.counted.overrides.iter_mut();
         let all = overrides.map(|(_, counting)| counting);
@@ -134,7 +135,7 @@ impl Rule {
         self.fields.insert(field.to_owned(), value);
     }
 
-    /// Returns the source's words in one line.
+    /// Returns the rule's source texts on one line.
     pub(crate) fn original(&self) -> String {
         let texts: Vec<&str> = self
             .originals
@@ -155,7 +156,7 @@ impl Rule {
         }
     }
 
-    /// Sets the status of refusals, unless it is Loudou's default.
+    /// Sets the status code of refusals, unless it is Loudou's default of 429.
     pub(crate) fn status(&mut self, status: u64) {
         if status != 429 {
             self.set("refuse", json!({ "status": status }));
@@ -167,20 +168,21 @@ impl Rule {
 pub(crate) struct Out {
     rules: Vec<Rule>,
     names: BTreeSet<String>,
-    /// Comments at the start of the file.
+    /// Comments to be written at the start of the file.
     notes: Vec<(Place, String)>,
     warnings: Vec<Problem>,
-    /// True if a rate limit service that fails makes Envoy refuse.
+    /// True if Envoy refuses requests while the rate limit service fails.
     pub(crate) denies_on_outage: bool,
 }
 
 impl Out {
-    /// Adds a warning about a setting that no rule contains.
+    /// Adds a warning about a setting that was not converted.
     pub(crate) fn lost(&mut self, place: &Place, message: &str) {
         self.note(place, &format!("not converted: {message}"));
     }
 
-    /// Adds a warning about all rules.
+    /// Adds a warning that does not belong to a rule, and the same text as a comment at the start
+    /// of the file.
     pub(crate) fn note(&mut self, place: &Place, message: &str) {
         let entry = (place.clone(), message.to_owned());
         if !self.notes.contains(&entry) && self.notes.len() < MAX_WARNINGS {
@@ -196,12 +198,13 @@ impl Out {
         }
     }
 
-    /// Adds a rule, or a warning if a rule file cannot contain it.
+    /// Adds a rule, or a warning if the rule would be invalid in a rule file.
     pub(crate) fn add(&mut self, mut rule: Rule) {
         let stops = rule.fields.get("stop").and_then(Value::as_bool) == Some(true);
         let matched = rule.fields.get("match").map(Value::to_string);
         if stops && matched.is_some_and(|matched| matched.contains("\"regex\":")) {
-            // A client with a long value must not avoid the rules behind this one.
+            // Otherwise, a client could bypass all later rules with a value that is too long for
+            // the regular expression.
             rule.set("on_long_value", json!("skip"));
         }
         let name = self.unique(&rule.name);
@@ -224,7 +227,7 @@ impl Out {
         self.rules.push(rule);
     }
 
-    /// Returns a name for a rule that no other rule has.
+    /// Derives a rule name from a text and makes it unique.
     fn unique(&self, text: &str) -> String {
         let slug = slug(text);
         let mut number = 1_usize;
@@ -247,7 +250,7 @@ impl Out {
             Err(problems)
         };
         if self.rules.is_empty() {
-            // The warnings say why.
+            // The warnings explain why no limit was converted.
             return failed(if self.warnings.is_empty() {
                 format!("no limit to convert; expected {SOURCES}")
             } else {
@@ -274,7 +277,7 @@ impl Out {
     }
 }
 
-/// Returns a text in the form of a rule's name.
+/// Converts a text to the syntax of rule names.
 pub(crate) fn slug(text: &str) -> String {
     let mut slug = String::new();
     for c in text.chars() {

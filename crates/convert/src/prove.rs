@@ -1,15 +1,17 @@
-//! Compares the source's own algorithms with the converted rules, request by request.
+//! Compares the sources' own algorithms with the converted rules, request by request.
 //!
-//! Which limits a request meets, its key and its cost are read from the converted rules, so a wrong
-//! `match` is not found here. Only the counting is compared. A model counts each limit, and the
-//! caller decides the same request by the rules.
+//! The converted rules determine which limits a request meets, its key and its cost, so the
+//! comparison cannot detect a wrong `match`. The comparison covers only the counting. For each
+//! limit of the source, a model counts the requests. The caller evaluates the same requests with
+//! the converted rules.
 //!
-//! A source may ask its limits one after another, and nginx may let the request wait between two of
-//! them. The comparison of such a request ends when a later request arrives after this wait.
+//! A source may check its limits one after another, and nginx may delay a request between two
+//! limits. The comparison of a delayed request completes when a later request arrives after the
+//! delay.
 //!
-//! To name the cause of a difference, the models count three times: as the source does, with a
-//! separate counter for each rule, and also without what a refused request took. The first that
-//! agrees with the rules shows the cause.
+//! To find the cause of a difference, the models count in three ways: like the source; with a
+//! separate counter for each rule; and with separate counters that refund what a refused request
+//! took. The first way that agrees with the rules shows the cause.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
@@ -25,99 +27,101 @@ use loudou_words::text::humanise;
 
 use crate::model::{Ask, Counter, Model, Next, Said};
 
-/// Maximum number of counters of a source. Requests that need more are not compared.
+/// Maximum number of counters of a source. Requests that would need more counters are not compared.
 pub const MAX_COUNTERS: u32 = 1 << 17;
-/// Maximum number of requests that wait or run at once in a source.
+/// Maximum number of requests that may be delayed or in flight in a source at the same time.
 pub const MAX_RUNNING: usize = 1 << 18;
-/// Maximum number of differences that are kept.
+/// Maximum number of differences that a [`Proof`] keeps.
 pub const MAX_DIFFERENCES: usize = 1_000;
-/// Loudou holds requests for nanoseconds, and some sources count in milliseconds.
+/// Shorter delays count as no delay, because Loudou delays requests by nanoseconds and some sources
+/// count in milliseconds.
 const SHORTEST_DELAY: Nanos = Nanos::new(1_000_000);
 
 const KEPT: &str = "the source asks its limits one after another, and a request keeps what it took before a refusal or a wait; the rules ask all limits at once, and a refused request takes nothing";
 const TOO_LONG: &str =
     "the source lets a request wait for longer than an hour, and Loudou refuses it";
 
-/// The source's limits of a rule.
+/// The source's limits from which a rule was converted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counted {
     /// Name of the rule.
     pub rule: String,
-    /// Limits of the rule.
+    /// Limits for all keys of the rule that have no override.
     pub limits: Vec<Counting>,
-    /// Limits of single keys. Other overrides of the rule have no limit in the source.
+    /// Limits for individual keys. Other overrides of the rule have no limit in the source.
     pub overrides: Vec<(String, Counting)>,
 }
 
 /// A limit of the source, with its counters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counting {
-    /// Name of the counters. Limits with the same name count together.
+    /// Name of the limit's counters. Limits with the same name share counters.
     pub counter: String,
-    /// Algorithm and numbers.
+    /// The limit's algorithm and its parameters.
     pub model: Model,
-    /// Position among the limits that the source asks one after another. After a refusal, the source
-    /// does not ask the next, and keeps its counters of the limits before.
+    /// Position in the order in which the source checks its limits. If a limit refuses a request,
+    /// the source skips all limits at later positions, and limits at earlier positions still count
+    /// the request.
     pub step: u32,
 }
 
-/// Place of a request in a log, and its times.
+/// A request's place in a log, and its start and end times.
 #[derive(Clone, Copy, Debug)]
 pub struct Logged<'a> {
-    /// Name of the file, if there are several.
+    /// Name of the log file, if there are several.
     pub file: Option<&'a str>,
-    /// Line, from 1.
+    /// Line number, starting at 1.
     pub line: u64,
-    /// Time of arrival.
+    /// Arrival time.
     pub at: Nanos,
-    /// Time of the end, if it is known.
+    /// End time, if it is known.
     pub end: Option<Nanos>,
 }
 
-/// Decision of the converted rules.
+/// The converted rules' decision on a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Ours {
     /// Verdict on the request.
     pub verdict: Verdict,
-    /// Wait of a held request.
+    /// Delay of a held request.
     pub wait: Nanos,
-    /// Index of the rule that decided.
+    /// Index of the rule that determined the verdict.
     pub rule: Option<usize>,
 }
 
-/// Effect of a difference on the client.
+/// How a difference affects the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// The rules admit a request that the source refuses.
     More,
     /// The rules refuse a request that the source admits.
     Less,
-    /// Either the source or the rules delay the request, and the other side does not.
+    /// Either the source or the rules delay the request, but not both.
     Delay,
 }
 
-/// A request on which the source and the rules differ.
+/// A request that the source and the rules decide differently.
 #[derive(Clone, Debug)]
 pub struct Difference {
-    /// Name of the file, if there are several.
+    /// Name of the log file, if there are several.
     pub file: Option<String>,
-    /// Line of the log.
+    /// Line number in the log.
     pub line: u64,
-    /// Time of the request.
+    /// Arrival time of the request.
     pub at: Nanos,
-    /// Rule, by its name.
+    /// Name of the rule.
     pub rule: String,
-    /// Key of the request under this rule.
+    /// The request's key under this rule.
     pub key: String,
-    /// Effect on the client.
+    /// How the difference affects the client.
     pub effect: Effect,
-    /// The source's answer in words.
+    /// The source's answer, as text.
     pub theirs: String,
-    /// The rules' answer in words.
+    /// The rules' answer, as text.
     pub ours: String,
 }
 
-/// Numbers of requests.
+/// Numbers of compared requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Compared requests.
@@ -126,13 +130,13 @@ pub struct Counts {
     pub more: u64,
     /// Requests that only the source admits.
     pub less: u64,
-    /// Requests that only one side delays.
+    /// Requests that only the source or only the rules delay.
     pub delay: u64,
 }
 
 impl Proof {
-    /// Returns true if the source and the rules agree. A log in which no request meets a limit
-    /// proves nothing.
+    /// Returns true if the source and the rules agree on all requests. Returns false for a log in
+    /// which no request meets a limit, because this log proves nothing.
     pub fn agrees(&self) -> bool {
         self.has_met()
             && self.counts.equal() == self.counts.requests
@@ -140,14 +144,14 @@ impl Proof {
             && self.without_duration == 0
     }
 
-    /// Returns true if a request met a limit.
+    /// Returns true if any request met a limit.
     pub fn has_met(&self) -> bool {
         self.rules.iter().any(|rule| rule.counts.requests > 0)
     }
 }
 
 impl Counts {
-    /// Returns the number of requests with equal answers.
+    /// Returns the number of requests on which the source and the rules agree.
     pub const fn equal(&self) -> u64 {
         self.requests
             .saturating_sub(self.more)
@@ -167,21 +171,21 @@ impl Counts {
     }
 }
 
-/// Result for a rule.
+/// Result for one rule.
 #[derive(Clone, Debug, Default)]
 pub struct RuleProof {
     /// Name of the rule.
     pub rule: String,
     /// Requests that the rule counts.
     pub counts: Counts,
-    /// Requests that the rule matches, and that lack a part of its key in the log.
+    /// Requests that match the rule, but lack a part of its key in the log.
     pub without_key: u64,
 }
 
 /// A cause of differences.
 #[derive(Clone, Debug)]
 pub struct Cause {
-    /// The cause, as a sentence.
+    /// Explanation of the cause, as a sentence.
     pub why: String,
     /// Number of requests.
     pub requests: u64,
@@ -190,30 +194,30 @@ pub struct Cause {
 /// Result of a comparison.
 #[derive(Clone, Debug, Default)]
 pub struct Proof {
-    /// All requests.
+    /// Counts for all requests.
     pub counts: Counts,
-    /// Requests that were not compared, because there are too many keys or running requests.
+    /// Requests that were not compared, because they would exceed the maximum number of counters or
+    /// of requests in flight.
     pub uncompared: u64,
-    /// Requests that were not compared, because the log lacks durations.
+    /// Requests that were not compared, because the log lacks the durations of requests.
     pub without_duration: u64,
     /// Results for each rule.
     pub rules: Vec<RuleProof>,
     /// Causes, in the order in which they were found.
     pub causes: Vec<Cause>,
-    /// First differences.
+    /// The first differences, at most [`MAX_DIFFERENCES`].
     pub differences: Vec<Difference>,
 }
 
-/// Counts for a proof.
+/// Compares the requests of a log one by one, and builds a [`Proof`].
 pub struct Prover<'a> {
     rules: &'a [Rule],
     counted: &'a [Counted],
-    /// The source, its limits with separate counters, and with what a refused request took given
-    /// back.
+    /// One side for each `Way`, in the order of its variants.
     sides: [Side; SIDES],
-    /// Requests without the answers of all sides.
+    /// Requests that at least one side has not answered yet.
     open: HashMap<u64, Asked<'a>>,
-    /// Times at which a side asks the next limits of a request.
+    /// Times at which a side checks the next limits of a delayed request.
     wakes: BinaryHeap<Reverse<(Nanos, u64, usize)>>,
     /// Number of requests.
     seen: u64,
@@ -226,7 +230,7 @@ impl fmt::Debug for Prover<'_> {
     }
 }
 
-/// A limit that a request meets.
+/// A limit that applies to a request.
 struct Met<'a> {
     rule: usize,
     key: Rc<str>,
@@ -235,34 +239,34 @@ struct Met<'a> {
     ask: Ask,
 }
 
-/// A request that is compared.
+/// A request that is being compared.
 struct Asked<'a> {
     file: Option<String>,
     line: u64,
     at: Nanos,
     ours: Ours,
-    /// Indices of the rules that count it.
+    /// Indices of the rules that count the request.
     counting: Vec<usize>,
-    /// Rule that refuses it without a key.
+    /// Index of a rule that refuses the request because the request lacks a key.
     denied: Option<usize>,
-    /// Enforced limits in the order of their steps.
+    /// Enforced limits, in the order in which the source checks them.
     met: Vec<Met<'a>>,
     progress: [Progress; SIDES],
 }
 
-/// Answer of a side so far.
+/// A side's progress in answering a request.
 #[derive(Clone, Copy, Default)]
 struct Progress {
     answer: Answer,
-    /// Index of the next limit. `None` if the answer is complete.
+    /// Index of the next limit to check. `None` if the answer is complete.
     next: Option<usize>,
 }
 
-/// One way to count.
+/// One way to count, with its counters.
 struct Side {
     way: Way,
     counters: HashMap<(usize, String, Rc<str>), Counter>,
-    /// Number of running requests in all counters.
+    /// Number of requests in flight in all counters.
     running: usize,
 }
 
@@ -271,15 +275,15 @@ const SIDES: usize = 3;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// As the source counts.
+    /// Counts like the source.
     Source,
-    /// As the source counts, but with counters for each rule.
+    /// Counts like the source, but with separate counters for each rule.
     Separate,
-    /// With counters for each rule, and without what a refused request took.
+    /// Counts with separate counters for each rule, and refunds what a refused request took.
     GivesBack,
 }
 
-/// Answer of a side.
+/// A side's answer to a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Answer {
     said: Said,
@@ -288,8 +292,7 @@ struct Answer {
 }
 
 impl<'a> Prover<'a> {
-    /// Starts a comparison of the rules of a file, which [`crate::convert`] wrote, with their
-    /// source.
+    /// Starts to compare a rule file that [`crate::convert`] wrote with its source.
     pub fn new(file: &'a RuleFile, counted: &'a [Counted]) -> Self {
         let rules = file.rules.iter().map(|rule| RuleProof {
             rule: rule.name.clone(),
@@ -309,7 +312,8 @@ impl<'a> Prover<'a> {
         }
     }
 
-    /// Compares the answers to a request. Requests come in order of time.
+    /// Compares the source's answer to a request with the rules' answer. The caller must pass
+    /// requests in order of time.
     pub fn request(&mut self, logged: &Logged<'_>, request: &mut Sample<'_>, ours: Ours) {
         self.wake(Some(logged.at));
         let mut keys: Vec<(usize, String)> = Vec::new();
@@ -329,7 +333,7 @@ impl<'a> Prover<'a> {
                     if let Some(proof) = self.proof.rules.get_mut(index) {
                         proof.without_key = proof.without_key.saturating_add(1);
                     }
-                    // Spring refuses a request without a key, and so does its rule.
+                    // Spring refuses a request without a key, and so does the converted rule.
                     if missing != Key::Skip {
                         denied.get_or_insert(index);
                     }
@@ -374,13 +378,14 @@ impl<'a> Prover<'a> {
         }
         let (mut met, shadows): (Vec<Met<'a>>, Vec<Met<'a>>) =
             met.into_iter().partition(|one| one.is_enforced);
-        // Limits in shadow mode count alone.
+        // A limit in shadow mode counts independently of all other limits.
         for side in &mut self.sides {
             for shadow in &shadows {
                 side.together(&[shadow], Nanos::ZERO);
             }
         }
-        // Within a step, Envoy asks its buckets from the slowest, and the default bucket last.
+        // Within a step, Envoy checks its buckets in order of increasing rate, and the default
+        // bucket last.
         met.sort_by(|one, other| {
             let steps = one.counting.step.cmp(&other.counting.step);
             steps.then_with(|| one.counting.model.order(&other.counting.model))
@@ -411,8 +416,8 @@ impl<'a> Prover<'a> {
         self.seen = self.seen.saturating_add(1);
     }
 
-    /// Lets the sides ask the next limits of the requests that waited until `now`, or of all
-    /// requests.
+    /// Continues the requests whose delay ends by `now`, or all delayed requests if `now` is
+    /// `None`.
     fn wake(&mut self, now: Option<Nanos>) {
         while let Some(Reverse((at, number, index))) = self.wakes.peek().copied() {
             if now.is_some_and(|now| at > now) {
@@ -435,7 +440,7 @@ impl<'a> Prover<'a> {
         }
     }
 
-    /// Compares the answers to a request.
+    /// Compares the source's answer to a request with the rules' answer.
     fn judge(&mut self, asked: &Asked<'_>) {
         let answers = asked.progress.map(|progress| match asked.denied {
             Some(rule) => Answer {
@@ -489,10 +494,11 @@ impl<'a> Prover<'a> {
         }
     }
 
-    /// Returns the result.
+    /// Completes all comparisons and returns the result.
     pub fn finish(mut self) -> Proof {
         self.wake(None);
-        // Requests that waited were compared late.
+        // The comparison of delayed requests completes late, so the differences may not be in order
+        // of time.
         let differences = &mut self.proof.differences;
         differences.sort_by_key(|one| one.at);
         self.proof
@@ -534,7 +540,7 @@ impl<'a> Prover<'a> {
     }
 }
 
-/// Returns the difference between two answers, or `None` if they are equal.
+/// Returns how the rules' decision differs from the source's answer, or `None` if they agree.
 fn effect(theirs: Said, ours: Ours) -> Option<Effect> {
     let is_delayed = |wait: Nanos| wait >= SHORTEST_DELAY;
     match (theirs, ours.verdict) {
@@ -549,7 +555,7 @@ fn effect(theirs: Said, ours: Ours) -> Option<Effect> {
     }
 }
 
-/// Returns an answer in words.
+/// Returns an answer as text.
 fn words(said: Said) -> String {
     match said {
         Said::Pass => "passes".to_owned(),
@@ -574,7 +580,7 @@ impl Side {
         }
     }
 
-    /// Returns the place of a counter.
+    /// Returns the key under which this side stores a counter.
     fn place(&self, met: &Met<'_>) -> (usize, String, Rc<str>) {
         let rule = match self.way {
             Way::Source => 0,
@@ -592,7 +598,8 @@ impl Side {
         has_counters && self.running.saturating_add(met.len()) <= MAX_RUNNING
     }
 
-    /// Asks the limits from the next one on, to the end, a refusal or a wait.
+    /// Checks limits from `progress.next` on, until all are checked or one of them refuses or
+    /// delays the request.
     fn advance(&mut self, all: &[Met<'_>], progress: &mut Progress) {
         let start = progress.next.take().unwrap_or(0);
         let rest = all.get(start..).unwrap_or_default();
@@ -601,7 +608,7 @@ impl Side {
             progress.answer = self.together(&met, Nanos::ZERO);
             return;
         }
-        // A request that waited asks later, and ends later.
+        // A delayed request reaches the remaining limits later, and also ends later.
         let wait = progress.answer.wait();
         let mut next = start;
         for step in rest.chunk_by(|one, other| one.counting.step == other.counting.step) {
@@ -613,7 +620,7 @@ impl Side {
                 return;
             }
             next = next.saturating_add(step.len());
-            // nginx counts a request in all zones of a step, or in none.
+            // nginx counts a request in all zones of a step, or in none if one of them refuses it.
             let is_zone = |one: &&Met<'_>| {
                 matches!(one.counting.model, Model::LimitReq(_) | Model::LimitConn(_))
             };
@@ -621,17 +628,18 @@ impl Side {
             progress.answer.join(self.together(&zones, wait));
             for one in step.iter().filter(|one| !is_zone(one)) {
                 match one.counting.model {
-                    // After a refusal, Envoy asks no further bucket.
+                    // After a refusal, Envoy checks no further buckets.
                     Model::LocalBucket(_) if progress.answer.said == Said::Refuse => {}
                     Model::LocalBucket(_) => progress.answer.join(self.together(&[one], wait)),
-                    // A rate limit service counts each limit alone, and also counts refused requests.
+                    // A rate limit service checks each limit independently, and also counts refused
+                    // requests.
                     _ => progress.answer.join(self.alone(one)),
                 }
             }
         }
     }
 
-    /// Counts a request in a limit that also counts what it refuses.
+    /// Counts a request in a limit that also counts refused requests.
     fn alone(&mut self, one: &Met<'_>) -> Answer {
         let place = self.place(one);
         let (said, next) = one.counting.model.ask(self.counters.get(&place), &one.ask);
@@ -639,7 +647,8 @@ impl Side {
         Answer::of(said, one)
     }
 
-    /// Counts a request that waited in all of these limits, or in none if any limit refuses it.
+    /// Counts a request that was delayed by `wait` in all of these limits, or in none if any limit
+    /// refuses it.
     fn together(&mut self, met: &[&Met<'_>], wait: Nanos) -> Answer {
         let mut answer = Answer::default();
         let mut next = BTreeMap::new();
@@ -692,7 +701,7 @@ impl Answer {
         Self { said, rule }
     }
 
-    /// Returns the delay.
+    /// Returns the delay, or zero for other answers.
     const fn wait(&self) -> Nanos {
         match self.said {
             Said::Delay(wait) => wait,
@@ -700,8 +709,8 @@ impl Answer {
         }
     }
 
-    /// Joins the answer of another limit. The first refusal counts, or else an unknown answer, or
-    /// else the longest delay.
+    /// Combines this answer with the answer of another limit. The first refusal takes precedence,
+    /// then an unknown answer, then the longest delay.
     fn join(&mut self, other: Self) {
         let replaces = match (self.said, other.said) {
             (Said::Refuse, _) | (_, Said::Pass) | (Said::Unknown, Said::Delay(_)) => false,

@@ -1,4 +1,5 @@
-//! Converts calls of redis-cell: `CL.THROTTLE key max_burst count_per_period period [quantity]`.
+//! Converts commands for redis-cell: `CL.THROTTLE key max_burst count_per_period period
+//! [quantity]`.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -12,18 +13,19 @@ use crate::number::rate;
 use crate::out::{Out, Place, Rule, quoted};
 
 const COMMAND: &str = "CL.THROTTLE";
-/// Characters of a text that a program fills in.
+/// Characters that mark a placeholder, which a program replaces.
 const PLACEHOLDERS: [char; 6] = ['{', '$', '%', '<', '#', '*'];
 
-/// Returns true if a line of the text is a call.
+/// Returns true if any line of the text is a `CL.THROTTLE` command.
 pub(crate) fn looks_like(text: &str) -> bool {
     text.lines().any(|line| call(line).is_some())
 }
 
-/// Returns the arguments of a call. A prompt or the name of the client may precede it.
+/// Returns the arguments of a `CL.THROTTLE` command, or `None` for other lines. A prompt or
+/// `redis-cli` may precede the command.
 fn call(line: &str) -> Option<Vec<&str>> {
     let mut words = line.split_whitespace();
-    // Prompts, `redis-cli`, and its options.
+    // A word that ends with `>` is a prompt.
     let is_start = |word: &&str| {
         !word.eq_ignore_ascii_case(COMMAND) && (word.ends_with('>') || *word == "redis-cli")
     };
@@ -31,7 +33,7 @@ fn call(line: &str) -> Option<Vec<&str>> {
     first.eq_ignore_ascii_case(COMMAND).then(|| words.collect())
 }
 
-/// Converts the calls of a text.
+/// Converts all `CL.THROTTLE` commands in a text.
 pub(crate) fn convert(file: &Rc<str>, text: &str, out: &mut Out) {
     let mut seen = BTreeSet::new();
     for (line, text) in (1..).zip(text.lines()) {
@@ -47,7 +49,7 @@ pub(crate) fn convert(file: &Rc<str>, text: &str, out: &mut Out) {
             );
             continue;
         };
-        // The same call again is the same limit.
+        // A repeated command describes the same limit.
         if !seen.insert(words.join(" ")) {
             continue;
         }

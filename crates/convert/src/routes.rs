@@ -1,5 +1,5 @@
-//! The parts of Envoy's configuration that belong to rate limits: the filters, and the routes with
-//! their settings.
+//! Reads the parts of Envoy's configuration that concern rate limits: the filters, and the routes
+//! with their settings.
 
 use serde_json::json;
 
@@ -16,49 +16,51 @@ const NETWORK: &str = "envoy.extensions.filters.network.local_ratelimit.v3.Local
 const PER_FILTER: [&str; 2] = ["typed_per_filter_config", "typedPerFilterConfig"];
 const VIRTUAL_HOSTS: [&str; 2] = ["virtual_hosts", "virtualHosts"];
 
-/// Maximum number of domains that are compared with the domains of a virtual host.
+/// Maximum number of domains with which the domains of a virtual host are compared.
 const MAX_DOMAINS: usize = 256;
 
 /// A route or virtual host.
 #[derive(Clone)]
 pub(crate) struct Route {
     pub(crate) name: String,
-    /// Requests that it serves.
+    /// Conditions that the requests of the route meet.
     pub(crate) conditions: Conditions,
     pub(crate) differences: Vec<String>,
-    /// Elements of `rate_limits` that apply to it.
+    /// Elements of `rate_limits` that apply to the route.
     pub(crate) rate_limits: Vec<At>,
-    /// Elements of `rate_limits` of its virtual host that also apply to it.
+    /// Elements of the virtual host's `rate_limits` that also apply to the route.
     pub(crate) inherited: Vec<At>,
-    /// Number of its virtual host, which is the index of the first route there.
+    /// Identifies the virtual host by the index of its first route.
     pub(crate) host: Option<usize>,
-    /// True if it is a virtual host.
+    /// True if this is a virtual host.
     pub(crate) is_host: bool,
-    /// Its own configuration of `local_ratelimit`, with a limit.
+    /// The route's own configuration of `local_ratelimit`, if it contains a limit.
     pub(crate) local: Option<At>,
-    /// Requests to which this configuration applies. They may be more than `conditions`.
+    /// Conditions for the requests to which `local` applies. They may match more requests than
+    /// `conditions`.
     pub(crate) local_conditions: Conditions,
-    /// The place where it switches `local_ratelimit` off.
+    /// The place where the route disables `local_ratelimit`.
     pub(crate) off: Option<Place>,
-    /// True if it switches the filter for a rate limit service off.
+    /// True if the route disables the filter for a rate limit service.
     pub(crate) is_service_off: bool,
-    /// True if it is a virtual host with routes that have a `local_ratelimit` configuration.
+    /// True if this is a virtual host or route configuration, and routes in it have their own
+    /// `local_ratelimit` configuration.
     pub(crate) is_replaced: bool,
 }
 
 /// The filters and routes of all files.
 #[derive(Default)]
 pub(crate) struct Routes {
-    /// Configurations of `local_ratelimit` in lists of filters.
+    /// Configurations of `local_ratelimit` in filter chains.
     pub(crate) local: Vec<At>,
     /// Configurations of the filter for a rate limit service.
     pub(crate) global: Vec<At>,
-    /// Places of the configurations that are `disabled` in their list of filters.
+    /// Places of the configurations that are `disabled` in their filter chain.
     pub(crate) disabled: Vec<Place>,
     pub(crate) all: Vec<Route>,
-    /// Places of both kinds of filters, in the order in which Envoy asks them.
+    /// Places of both kinds of filters, in the order in which Envoy runs them.
     order: Vec<Place>,
-    /// Settings without a rule.
+    /// Settings that were not converted to a rule.
     lost: Vec<(Place, String)>,
 }
 
@@ -74,8 +76,8 @@ impl Routes {
         routes
     }
 
-    /// Returns the position of a filter among the filters that Envoy asks one after another. The
-    /// configuration of a route is in the place of the first `local_ratelimit`.
+    /// Returns the position of a filter in the order in which Envoy runs the rate limit filters. A
+    /// route's configuration has the position of the first `local_ratelimit` filter.
     pub(crate) fn step(&self, filter: &At) -> u32 {
         let of = |place: &Place| self.order.iter().position(|other| other == place);
         let first = || of(&self.local.first()?.place());
@@ -83,7 +85,7 @@ impl Routes {
         u32::try_from(step).unwrap_or(u32::MAX)
     }
 
-    /// Visits a value. The document's depth bounds the recursion.
+    /// Visits a value and the values inside it. The document's maximum depth limits the recursion.
     fn visit(&mut self, at: &At) {
         if at.value().is_array() {
             at.items().iter().for_each(|item| self.visit(item));
@@ -124,7 +126,7 @@ impl Routes {
                     self.host(host, &all);
                 }
             } else if PER_FILTER.contains(&name.as_str()) && !has_hosts {
-                // A part of a route that an EnvoyFilter adds.
+                // A partial route in an EnvoyFilter, which patches the route.
                 let local = own(at, LOCAL);
                 if let Some(place) = off(at, local.as_ref()) {
                     let message = "a patch that switches `local_ratelimit` off for one route";
@@ -152,7 +154,8 @@ impl Routes {
                 self.visit(&field);
             }
         }
-        // The limits of a `RouteConfiguration` apply where its virtual hosts and routes have none.
+        // The limits of a `RouteConfiguration` apply to virtual hosts and routes without their own
+        // limits.
         let local = own(at, LOCAL).filter(|_| has_hosts);
         let off = off(at, local.as_ref()).filter(|_| has_hosts);
         let local = local.filter(has_limit);
@@ -175,7 +178,7 @@ impl Routes {
         }
     }
 
-    /// Adds a virtual host and its routes. All domains of all virtual hosts are given.
+    /// Adds a virtual host and its routes. `all` contains the domains of all virtual hosts.
     fn host(&mut self, host: &At, all: &[String]) {
         let mut conditions = Conditions::default();
         let mut differences = Vec::new();
@@ -256,11 +259,12 @@ impl Routes {
                     .to_owned(),
             );
         }
-        // A route's rules come before the rules of its virtual host, because they may stop.
+        // A route's rules come before the rules of its virtual host, because they may have `stop:
+        // true`.
         self.all.push(whole);
     }
 
-    /// Warns of a route that uses another domain than its filter.
+    /// Warns about a route that uses a different domain from its filter.
     fn other_domain(&mut self, per_route: &At) {
         let domain = per_route.proto("domain");
         if domain.exists() {
@@ -347,7 +351,7 @@ impl Routes {
     }
 }
 
-/// Returns a message of this type, which may be in a `TypedStruct`.
+/// Returns the message of type `name`, which may be wrapped in a `TypedStruct`.
 fn typed(at: &At, name: &str) -> Option<At> {
     let is = |field: &At| {
         let url = field.str();
@@ -359,7 +363,7 @@ fn typed(at: &At, name: &str) -> Option<At> {
     is(&at.proto("type_url")).then(|| at.proto("value"))
 }
 
-/// Returns the message of this type in `typed_per_filter_config`.
+/// Returns the message of type `name` from `typed_per_filter_config`.
 fn own(at: &At, name: &str) -> Option<At> {
     let all = at.proto("typed_per_filter_config").fields();
     all.iter().find_map(|(_, config)| {
@@ -367,8 +371,8 @@ fn own(at: &At, name: &str) -> Option<At> {
     })
 }
 
-/// Returns the place where a route switches `local_ratelimit` off: by `disabled`, or by a
-/// configuration without a limit.
+/// Returns the place where a route disables `local_ratelimit`, either with `disabled` or with a
+/// configuration that has no limit.
 fn off(at: &At, local: Option<&At>) -> Option<Place> {
     if let Some(local) = local.filter(|local| !has_limit(local)) {
         return Some(local.place());
@@ -379,7 +383,7 @@ fn off(at: &At, local: Option<&At>) -> Option<Place> {
         .map(|(_, config)| config.place())
 }
 
-/// Returns true if a route switches the filter for a rate limit service off.
+/// Returns true if a route disables the filter for a rate limit service.
 fn is_service_off(at: &At) -> bool {
     let all = at.proto("typed_per_filter_config").fields();
     all.iter().any(|(name, config)| {
@@ -391,7 +395,7 @@ fn is_disabled(config: &At) -> bool {
     config.proto("disabled").truth() == Some(true)
 }
 
-/// Returns false for a filter that only switches the configurations of routes on.
+/// Returns false for a filter without a limit, which only enables the configurations of routes.
 pub(crate) fn has_limit(filter: &At) -> bool {
     filter.proto("token_bucket").exists() || filter.proto("descriptors").exists()
 }
@@ -402,14 +406,14 @@ fn domains(host: &At) -> Vec<String> {
     domains.iter().filter_map(At::text).collect()
 }
 
-/// Returns true if Envoy prefers one domain to another for some hosts.
+/// Returns true if Envoy prefers the first domain to the second for some hosts.
 fn is_narrower(one: &str, other: &str) -> bool {
     let (one, other) = (one.to_ascii_lowercase(), other.to_ascii_lowercase());
     if one == other || one == "*" {
         return false;
     }
     if let Some(suffix) = other.strip_prefix('*') {
-        // Suffixes take precedence over prefixes.
+        // Suffix wildcards take precedence over prefix wildcards.
         return suffix.is_empty() || one.ends_with(suffix) && !one.ends_with('*');
     }
     match (other.strip_suffix('*'), one.strip_prefix('*')) {
@@ -419,7 +423,7 @@ fn is_narrower(one: &str, other: &str) -> bool {
     }
 }
 
-/// Returns a name with a wildcard at either end, without its port.
+/// Parses a domain, which may have a wildcard at either end, and drops its port.
 pub(crate) fn domain_host(domain: &str) -> Host {
     let domain = domain.to_ascii_lowercase();
     let domain = domain.split(':').next().unwrap_or_default();
@@ -432,7 +436,8 @@ pub(crate) fn domain_host(domain: &str) -> Host {
     }
 }
 
-/// Adds the conditions of a route's match. The error says what is not tested.
+/// Adds the conditions from the `match` of an Envoy route. The error describes what the conditions
+/// do not test.
 fn matched(route: &At, conditions: &mut Conditions) -> Result<(), String> {
     let text = |name: &str| route.proto(name).text();
     let escaped = crate::conditions::escaped;
@@ -481,7 +486,7 @@ fn matched(route: &At, conditions: &mut Conditions) -> Result<(), String> {
     }
 }
 
-/// Returns a test of a path for a prefix that may end within a segment.
+/// Returns a path test for a prefix that may end within a path segment, or `None` for all paths.
 pub(crate) fn prefix_test(prefix: &str) -> Option<serde_json::Value> {
     match prefix {
         "" | "/" => None,

@@ -1,8 +1,8 @@
-//! Converts files of Envoy's rate limit service (`envoyproxy/ratelimit`), together with the actions
-//! of Envoy's routes.
+//! Converts the configuration files of Envoy's rate limit service (`envoyproxy/ratelimit`),
+//! together with the actions of Envoy's routes.
 //!
-//! The service counts in windows that start at multiples of their unit, in one counter per
-//! descriptor. That is a `fixed_window` with `align: clock` of a fleet.
+//! The service counts in windows that start at multiples of their unit, with one counter per
+//! descriptor. This corresponds to a `fixed_window` with `align: clock` and `scope: fleet`.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use crate::prove::Counting;
 use crate::routes::Routes;
 use crate::yaml::At;
 
-/// Maximum depth of descriptors.
+/// Maximum nesting depth of descriptors.
 const MAX_DEPTH: usize = 16;
 
 /// Maximum capacity of a limit.
@@ -29,13 +29,13 @@ const COUNTED: &str = "a request that one descriptor refuses takes nothing from 
 
 const SHARED: &str = "the service counts the requests of several routes in one counter, and this rule counts its own requests only";
 
-/// A list of actions, with the name of its route.
+/// A list of actions, with the name of the route that it belongs to.
 struct Described {
     name: String,
     actions: Actions,
 }
 
-/// The state of a walk down the tree of descriptors.
+/// State of a descent through the tree of descriptors.
 #[derive(Clone, Default)]
 struct Walk {
     conditions: Conditions,
@@ -47,16 +47,16 @@ struct Walk {
 struct Service<'a> {
     domain: String,
     status: Option<u64>,
-    /// The mode of all rules, unless they are enforced.
+    /// The mode of all rules, or `None` if the filter enforces its limits.
     mode: Option<&'static str>,
     described: &'a Described,
-    /// Places of the nodes that a request reaches.
+    /// Places of the descriptors that requests can reach.
     reached: &'a mut BTreeSet<(usize, usize)>,
-    /// Rules, each with the place of its node.
+    /// Rules, each with the place of its descriptor.
     rules: &'a mut Vec<((usize, usize), Rule)>,
 }
 
-/// Converts the files of services.
+/// Converts the configuration files of rate limit services.
 pub(crate) fn convert(services: &[At], routes: &Routes, out: &mut Out) {
     let mut described = described(routes, out);
     for filter in &routes.global {
@@ -115,7 +115,8 @@ pub(crate) fn convert(services: &[At], routes: &Routes, out: &mut Out) {
     }
 }
 
-/// Returns the mode of a filter's rules, and notes what a rule cannot choose.
+/// Returns the mode for the rules of a filter, and warns about filter settings that rules cannot
+/// express.
 fn mode(filter: &At, routes: &Routes, out: &mut Out) -> Option<&'static str> {
     let kind = filter.proto("request_type");
     if let Some(kind) = kind.str().filter(|kind| *kind != "both") {
@@ -151,7 +152,7 @@ fn mode(filter: &At, routes: &Routes, out: &mut Out) -> Option<&'static str> {
     mode
 }
 
-/// Returns the actions of all routes.
+/// Returns the actions of all routes that use a rate limit service.
 fn described(routes: &Routes, out: &mut Out) -> Vec<Described> {
     let mut all = Vec::new();
     if routes.global.is_empty() {
@@ -169,7 +170,7 @@ fn described(routes: &Routes, out: &mut Out) -> Vec<Described> {
                     actions.within(&route.conditions);
                     actions.differences.extend(route.differences.clone());
                     if route.rate_limits.len() > 1 && !is_counted {
-                        // It is the same for all rules.
+                        // This difference is the same for all rules, so one warning is enough.
                         out.note(&rate_limit.place(), COUNTED);
                         is_counted = true;
                     }
@@ -188,7 +189,8 @@ fn described(routes: &Routes, out: &mut Out) -> Vec<Described> {
     all
 }
 
-/// Returns actions for the keys whose meaning is fixed, where no Envoy configuration is given.
+/// Returns actions for the descriptor keys that have a fixed meaning. They replace the actions of
+/// an Envoy configuration if none is given.
 fn guessed(service: &At, out: &mut Out) -> Vec<Described> {
     out.note(
         &service.place(),
@@ -243,7 +245,7 @@ fn guessed(service: &At, out: &mut Out) -> Vec<Described> {
     all
 }
 
-/// Warns of each limit that no action reaches.
+/// Warns about each limit whose descriptor is not produced by any actions.
 fn unreached(nodes: &At, reached: &BTreeSet<(usize, usize)>, depth: usize, out: &mut Out) {
     for node in nodes.items() {
         if node.get("rate_limit").exists() && !reached.contains(&id(&node.place())) {
@@ -268,7 +270,7 @@ const fn id(place: &Place) -> (usize, usize) {
     (place.position.line, place.position.column)
 }
 
-/// Returns a descriptor in short.
+/// Returns a descriptor as `KEY` or `KEY=VALUE`.
 fn words(node: &At) -> String {
     let key = node.get("key").text().unwrap_or_default();
     match node.get("value").text() {
@@ -278,8 +280,8 @@ fn words(node: &At) -> String {
 }
 
 impl Service<'_> {
-    /// Walks down the tree with the entry of this number. The number of entries bounds the
-    /// recursion.
+    /// Descends the tree of descriptors, and matches the nodes of this level with the entry at
+    /// `index`. The number of entries limits the recursion.
     fn walk(&mut self, nodes: &At, index: usize, walk: &Walk, out: &mut Out) {
         let described = self.described;
         let Some(entry) = described.actions.entries.get(index) else {
@@ -313,7 +315,8 @@ impl Service<'_> {
                 let mut others = Vec::new();
                 let mut overrides = Vec::new();
                 let is_last = index.saturating_add(1) == described.actions.entries.len();
-                // An override needs the rule of the plain descriptor, and has its mode.
+                // An override belongs to the rule of the descriptor without a value, and has the
+                // mode of that rule.
                 let takes_overrides =
                     is_last && walk.parts.is_empty() && plain.is_some_and(enforces);
                 for node in &nodes {
@@ -364,7 +367,8 @@ impl Service<'_> {
         }
     }
 
-    /// Adds the rule of a node, or walks on.
+    /// Adds the rule of a descriptor if this is the last entry, and otherwise descends to the next
+    /// entry.
     fn node(
         &mut self,
         node: &At,
@@ -453,7 +457,7 @@ impl Service<'_> {
     }
 }
 
-/// Returns the limit of a `rate_limit`.
+/// Converts a `rate_limit` to a limit of a rule file and its model.
 fn window(limit: &At) -> Option<(Value, Window)> {
     let nanos = unit(limit.get("unit").str()?)?;
     let capacity = limit.get("requests_per_unit").number()?;
@@ -466,7 +470,7 @@ fn window(limit: &At) -> Option<(Value, Window)> {
     Some((value, Window::new(capacity, nanos)))
 }
 
-/// Returns true if the limit of a node gives a rule that refuses.
+/// Returns true if the limit of a descriptor produces a rule that can refuse requests.
 fn enforces(node: &At) -> bool {
     let limit = node.get("rate_limit");
     limit.get("unlimited").truth() != Some(true)
@@ -475,7 +479,8 @@ fn enforces(node: &At) -> bool {
         && window(&limit).is_some()
 }
 
-/// Returns true if a rule can have the limit. Otherwise only the rule of this limit must be lost.
+/// Returns true if a rule file can express the capacity of a limit. A limit with any other capacity
+/// needs its own rule, so that only this rule is rejected.
 fn has_capacity(limit: &At) -> bool {
     let requests = limit.get("requests_per_unit").number();
     requests.is_some_and(|requests| (1..=MAX_CAPACITY).contains(&requests))
@@ -487,7 +492,8 @@ struct Exception {
     counting: Option<Counting>,
 }
 
-/// Returns the override for a node of one value, or `None` if it needs a rule.
+/// Returns the override for a descriptor with a value, or `None` if the descriptor needs its own
+/// rule.
 fn exception(node: &At) -> Option<Exception> {
     let limit = node.get("rate_limit");
     if !limit.exists() || limit.get("unlimited").truth() == Some(true) {

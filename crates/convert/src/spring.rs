@@ -1,7 +1,8 @@
-//! Converts the filter `RequestRateLimiter` of Spring Cloud Gateway, in properties or YAML.
+//! Converts Spring Cloud Gateway's `RequestRateLimiter` filter, which is configured in properties
+//! or YAML.
 //!
-//! Its script in Redis counts time in whole seconds and adds `replenishRate` tokens for each. That
-//! is a token bucket with `refill: interval` and `align: clock`.
+//! The filter's Redis script counts time in whole seconds and adds `replenishRate` tokens per
+//! second. This corresponds to a token bucket with `refill: interval` and `align: clock`.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -15,13 +16,14 @@ use crate::model::spring::Limiter;
 use crate::out::{Out, Place, Rule, quoted};
 use crate::yaml::At;
 
-/// Property prefixes of the gateway, for all versions. The longer one is first.
+/// Prefixes of the gateway's properties, for all versions. The longer prefix comes first, because
+/// it starts with the shorter one.
 const ROOTS: [&str; 2] = [
     "spring.cloud.gateway.server.webflux.",
     "spring.cloud.gateway.",
 ];
 
-/// Returns true if a text has properties of Spring Cloud Gateway.
+/// Returns true if a text contains properties of Spring Cloud Gateway.
 pub(crate) fn looks_like(text: &str) -> bool {
     text.lines().any(|line| {
         let line = line.trim_start();
@@ -29,7 +31,7 @@ pub(crate) fn looks_like(text: &str) -> bool {
     })
 }
 
-/// Returns true if a YAML document has such properties.
+/// Returns true if a YAML document contains properties of Spring.
 pub(crate) fn looks_like_document(document: &At) -> bool {
     document.get("spring").exists()
         || document
@@ -38,23 +40,24 @@ pub(crate) fn looks_like_document(document: &At) -> bool {
             .any(|(name, _)| name.starts_with("spring."))
 }
 
-/// Maximum number of routes, because each is compared with all routes before it.
+/// Maximum number of routes. It is bounded because each route is compared with all earlier routes.
 const MAX_ROUTES: usize = 1_000;
 
-/// Arguments of a filter by their names.
+/// Arguments of a filter, by name.
 type Args = BTreeMap<String, String>;
 
-/// A route, whatever the form in which it was written.
+/// A route, independent of the format in which it was written.
 #[derive(Clone, Debug, Default)]
 struct Route {
     id: String,
     predicates: Vec<String>,
-    /// Routes with smaller numbers are tried first.
+    /// Spring tries routes with lower numbers first.
     order: i64,
     limiters: Vec<(Place, Args)>,
 }
 
-/// Returns the values at a path. A key may name several steps of the path.
+/// Returns all values at a path of field names. A single key such as `a.b` may cover several steps
+/// of the path.
 fn dig(at: &At, path: &[&str]) -> Vec<At> {
     if path.is_empty() {
         return vec![at.clone()];
@@ -110,7 +113,7 @@ pub(crate) fn document(document: &At, out: &mut Out) {
     }
 }
 
-/// Adds the rules of routes. Returns false if no route has a limiter.
+/// Adds the rules for all routes. Returns false if no route has a rate limiter.
 fn add_all(mut routes: Vec<Route>, defaults: &[(Place, Args)], out: &mut Out) -> bool {
     if let (true, [(place, _), ..]) = (routes.is_empty(), defaults) {
         out.lost(place, "a default filter without a list of routes");
@@ -148,7 +151,7 @@ fn overlaps(one: &Route, other: &Route) -> bool {
             .map(|path| {
                 let path = path.trim();
                 let end = path.find(['*', '{', '?']).unwrap_or(path.len());
-                // `/api/**` includes `/api`.
+                // `/api/**` also matches `/api`.
                 let start = path.get(..end).unwrap_or_default();
                 start.trim_end_matches('/').to_owned()
             })
@@ -164,7 +167,7 @@ fn overlaps(one: &Route, other: &Route) -> bool {
         })
 }
 
-/// Returns a predicate in its short form, `NAME=VALUES`.
+/// Returns the short form of a predicate, `NAME=VALUES`.
 fn predicate(at: &At) -> String {
     if let Some(text) = at.text() {
         return text;
@@ -182,7 +185,7 @@ fn predicate(at: &At) -> String {
     )
 }
 
-/// Returns the arguments of a filter if it is a limiter.
+/// Returns the arguments of a filter if it is a `RequestRateLimiter`.
 fn limiter(filter: &At) -> Option<Args> {
     if let Some(text) = filter.str() {
         let (name, args) = text.split_once('=').unwrap_or((text, ""));
@@ -197,7 +200,7 @@ fn limiter(filter: &At) -> Option<Args> {
             Some(text) => {
                 all.insert(name, text);
             }
-            // `redis-rate-limiter:` with its own fields.
+            // The value is an object with its own fields, such as `redis-rate-limiter`.
             None => {
                 for (inner, value) in value.fields() {
                     all.insert(format!("{name}.{inner}"), value.text().unwrap_or_default());
@@ -208,7 +211,8 @@ fn limiter(filter: &At) -> Option<Args> {
     Some(all)
 }
 
-/// Reads `2, 2, #{@resolver}`: the rate, the burst and the key resolver.
+/// Parses arguments in short form, such as `2, 2, #{@resolver}`: the rate, the burst and the key
+/// resolver.
 fn short_form(args: &str) -> Args {
     let names = [
         "redis-rate-limiter.replenishRate",
@@ -223,7 +227,7 @@ fn short_form(args: &str) -> Args {
         .collect()
 }
 
-/// Converts a text of properties.
+/// Converts a properties file.
 pub(crate) fn properties(file: &Rc<str>, text: &str, out: &mut Out) {
     let mut filters: BTreeMap<(Option<usize>, usize), (Place, Args)> = BTreeMap::new();
     let mut routes: BTreeMap<usize, Route> = BTreeMap::new();
@@ -289,13 +293,13 @@ pub(crate) fn properties(file: &Rc<str>, text: &str, out: &mut Out) {
     add_all(routes.into_values().collect(), &defaults, out);
 }
 
-/// Splits `[3].rest`.
+/// Splits a name such as `[3].rest` into its index and the rest.
 fn numbered(text: &str) -> Option<(usize, &str)> {
     let (number, rest) = text.strip_prefix('[')?.split_once(']')?;
     Some((number.parse().ok()?, rest))
 }
 
-/// Returns an argument. Spring reads names in kebab case, too.
+/// Returns the argument with the given name. Spring also accepts argument names in kebab case.
 fn find<'a>(args: &'a Args, name: &str) -> Option<&'a str> {
     let plain = |text: &str| text.replace(['-', '_'], "").to_ascii_lowercase();
     let mut all = args.iter();
@@ -303,8 +307,9 @@ fn find<'a>(args: &'a Args, name: &str) -> Option<&'a str> {
     found.map(|(_, value)| value.as_str())
 }
 
-/// Adds the rules of a route. All of its filters run, the default filters first, and all of them use
-/// the numbers of the last filter that has numbers.
+/// Adds the rules for a route. Spring runs all filters of the route, default filters first. If
+/// several filters set a rate, burst or cost, Spring applies the settings of the last one to all
+/// filters.
 fn add_route(route: &Route, earlier: &[&Route], limiters: &[&(Place, Args)], out: &mut Out) {
     let has_numbers = |(_, args): &&&(Place, Args)| {
         let names = ["replenishRate", "burstCapacity", "requestedTokens"];
@@ -320,7 +325,7 @@ fn add_route(route: &Route, earlier: &[&Route], limiters: &[&(Place, Args)], out
     let resolver = |args: &Args| find(args, "keyResolver").map(str::to_owned);
     let mut keys: Vec<Option<String>> = Vec::new();
     for (step, (place, args)) in (0..).zip(limiters) {
-        // Filters with one key resolver take from one bucket.
+        // Filters with the same key resolver share a bucket.
         let key = resolver(args);
         if keys.contains(&key) {
             continue;
@@ -355,25 +360,25 @@ fn denies(args: &Args) -> bool {
     !matches!(text.as_deref(), Some("false" | "no" | "off" | "0"))
 }
 
-/// Filters of a route that take from one bucket.
+/// Filters of a route that share a bucket.
 struct Filter<'a> {
     place: &'a Place,
     args: &'a Args,
-    /// Arguments of the filter whose numbers apply.
+    /// Arguments of the filter from which Spring takes the numbers.
     numbers: &'a Args,
     step: u32,
-    /// Number of such filters.
+    /// Number of filters that share the bucket.
     many: u64,
-    /// True if one of them refuses requests without a key.
+    /// True if one of the filters refuses requests without a key.
     denies: bool,
     differences: Vec<String>,
 }
 
 impl Filter<'_> {
-    /// Sets the answers to refused requests.
+    /// Sets the response to refused requests.
     fn answer(&self, rule: &mut Rule) {
         let find = |name: &str| find(self.args, name);
-        // Spring refuses a request without a key with 403.
+        // By default, Spring answers requests without a key with 403.
         for name in ["statusCode", "emptyKeyStatus"] {
             if let Some(text) = find(name).filter(|text| status_of(text).is_none()) {
                 rule.differs(format!("`{name}: {}` is ignored", quoted(text)));
@@ -393,7 +398,7 @@ impl Filter<'_> {
     }
 }
 
-/// Adds the rule of a route for filters.
+/// Adds the rule for a group of filters that share a bucket.
 fn add(route: &Route, earlier: &[&Route], filter: &Filter<'_>, out: &mut Out) {
     let Filter { place, args, .. } = *filter;
     let find = |name: &str| find(args, name);
@@ -432,7 +437,8 @@ fn add(route: &Route, earlier: &[&Route], filter: &Filter<'_>, out: &mut Out) {
             ));
         }
     }
-    // Spring uses the first route that matches.
+    // Spring uses the first route that matches, so the rule excludes the requests of earlier
+    // routes.
     for other in earlier.iter().filter(|other| overlaps(other, route)) {
         let mut its = Conditions::default();
         let mut predicates = other.predicates.iter();
@@ -485,7 +491,7 @@ fn add(route: &Route, earlier: &[&Route], filter: &Filter<'_>, out: &mut Out) {
     out.add(rule);
 }
 
-/// Returns a status by its number or by its name in Spring.
+/// Parses a status code, given as a number or by its name in Spring.
 fn status_of(text: &str) -> Option<u64> {
     match text {
         "TOO_MANY_REQUESTS" => Some(429),
@@ -500,7 +506,8 @@ fn status_of(text: &str) -> Option<u64> {
     }
 }
 
-/// Returns the key for a key resolver, which is code.
+/// Returns the closest key for a key resolver, which is code and cannot be converted, and describes
+/// the difference.
 fn resolver(name: Option<&str>) -> (Value, String) {
     match name {
         None => (
@@ -519,7 +526,7 @@ fn resolver(name: Option<&str>) -> (Value, String) {
     }
 }
 
-/// Adds the condition of a predicate.
+/// Adds the condition for a route predicate.
 fn restrict(predicate: &str, conditions: &mut Conditions) -> Result<(), String> {
     let (name, values) = predicate.split_once('=').ok_or_else(String::new)?;
     let values: Vec<&str> = values.split(',').map(str::trim).collect();
@@ -559,7 +566,8 @@ fn restrict(predicate: &str, conditions: &mut Conditions) -> Result<(), String> 
     Ok(())
 }
 
-/// Returns the test of a path pattern, which is nothing for all paths. `None` if it has none.
+/// Returns the test for a path pattern, or `Some(None)` if the pattern matches all paths and needs
+/// no test. Returns `None` if a match cannot express the pattern.
 #[expect(
     clippy::option_option,
     reason = "a pattern for all paths needs no test"
@@ -568,7 +576,7 @@ fn path_test(pattern: &str) -> Option<Option<Value>> {
     if pattern == "/**" || pattern == "**" {
         return Some(None);
     }
-    // `{*name}` matches any number of segments, as `**` does.
+    // `{*name}` matches any number of path segments, like `**`.
     if let Some((start, end)) = pattern.rsplit_once('/')
         && end.starts_with("{*")
         && end.ends_with('}')

@@ -1,7 +1,7 @@
 //! Writes rule files as YAML with comments.
 //!
-//! No YAML writer is used, because none of them writes comments, and people read and edit these
-//! files. Values are written in flow style, in the form of the documentation.
+//! The module does not use a YAML library, because no YAML library writes comments, and people read
+//! and edit these files. Values are written in flow style, as in the documentation.
 
 use loudou_words::text::{escape, is_unsafe};
 use serde_json::Value;
@@ -11,7 +11,7 @@ use crate::out::{Place, Rule};
 /// Maximum width of a comment, in characters.
 const WIDTH: usize = 100;
 
-/// Fields of a rule in the order of the documentation.
+/// Fields of a rule, in the order that the documentation uses.
 const ORDER: [&str; 12] = [
     "mode",
     "scope",
@@ -27,10 +27,10 @@ const ORDER: [&str; 12] = [
     "on_long_value",
 ];
 
-/// Name of the relay's cluster in Envoy, as in the examples.
+/// Name of the relay's Envoy cluster, as in the examples.
 const CLUSTER: &str = "loudou-relay";
 
-/// Returns a rule file.
+/// Returns the text of a rule file.
 pub(crate) fn file(rules: &[Rule], notes: &[(Place, String)], denies_on_outage: bool) -> String {
     let mut out = String::new();
     for (place, message) in notes {
@@ -76,7 +76,7 @@ fn line(out: &mut String, text: &str) {
     out.push('\n');
 }
 
-/// Writes a field of a rule. Limits and overrides have a line each.
+/// Writes a field of a rule. Each limit and each override is on its own line.
 fn entry(out: &mut String, field: &str, value: &Value) {
     match value {
         Value::Array(values) if field == "limits" => {
@@ -91,7 +91,7 @@ fn entry(out: &mut String, field: &str, value: &Value) {
                 line(out, &format!("      {}: {}", quoted(key), flow(value)));
             }
         }
-        // A long match has a line for each of its parts.
+        // Each condition of a long match is on its own line.
         Value::Object(values) if field == "match" && flow(value).len() > WIDTH => {
             line(out, "    match:");
             for (name, value) in values {
@@ -102,7 +102,7 @@ fn entry(out: &mut String, field: &str, value: &Value) {
     }
 }
 
-/// Writes a comment, wrapped at the maximum width.
+/// Writes a comment, wrapped to the maximum width.
 fn comment(out: &mut String, indent: &str, text: &str) {
     let start = format!("{indent}#");
     let mut current = start.clone();
@@ -118,7 +118,7 @@ fn comment(out: &mut String, indent: &str, text: &str) {
     line(out, &current);
 }
 
-/// Returns a value in flow style.
+/// Formats a value in YAML flow style.
 fn flow(value: &Value) -> String {
     match value {
         Value::String(text) => scalar(text),
@@ -138,7 +138,7 @@ fn flow(value: &Value) -> String {
     }
 }
 
-/// Returns a text without quotes if no reader of YAML takes it for anything else.
+/// Formats a string. It is not quoted if every YAML reader would read it as a string.
 fn scalar(text: &str) -> String {
     let is_rate = text.starts_with(|c: char| c.is_ascii_digit())
         && (text.contains('/') || text.ends_with(|c: char| c.is_ascii_alphabetic()))
@@ -158,9 +158,9 @@ fn scalar(text: &str) -> String {
         text.to_ascii_lowercase().as_str(),
         "true" | "false" | "null" | "yes" | "no" | "on" | "off" | "y" | "n"
     );
-    // An exponent: `1e5s` is no number, but `1e5` is.
+    // A number may have an exponent: `1e5` is a number, but `1e5s` is not.
     let is_number = text.parse::<f64>().is_ok() || text.starts_with("0x") || text.starts_with("0o");
-    // `mode: off` is written with quotes as well, because Envoy reads it as false.
+    // `off` in `mode: off` is also quoted, because Envoy would read it as false.
     if (is_rate || is_word || is_path) && !is_reserved && !is_number {
         text.to_owned()
     } else {
@@ -168,7 +168,7 @@ fn scalar(text: &str) -> String {
     }
 }
 
-/// Returns a text in quotes. In single quotes, a backslash is only a backslash.
+/// Returns a string in quotes. In single quotes, a backslash needs no escape.
 fn quoted(text: &str) -> String {
     if text.contains('\\') && !text.contains('\'') && !text.chars().any(is_unsafe) {
         return format!("'{text}'");

@@ -1,4 +1,4 @@
-//! Cursors into YAML documents, which know the place of each value.
+//! Cursors into YAML documents, which can report the place of each value.
 
 use std::rc::Rc;
 
@@ -8,12 +8,12 @@ use serde_json::Value;
 
 use crate::out::{Out, Place};
 
-/// The key by which YAML adds the fields of other objects.
+/// YAML's merge key, which adds the fields of other objects to an object.
 const MERGE: &str = "<<";
 
 static NULL: Value = Value::Null;
 
-/// A value in a document, or the place where it would be.
+/// A value in a document, or the place where a missing value would be.
 #[derive(Clone)]
 pub(crate) struct At {
     file: Rc<str>,
@@ -62,7 +62,7 @@ impl At {
         merged.find(Self::exists).unwrap_or(own)
     }
 
-    /// Returns a field of a protobuf message, by either of its names.
+    /// Returns a field of a Protobuf message, under either its Protobuf name or its JSON name.
     pub(crate) fn proto(&self, name: &str) -> Self {
         let fields = self.value().as_object();
         let found = fields.and_then(|fields| proto::get(fields, name));
@@ -75,8 +75,8 @@ impl At {
             .unwrap_or_else(|| self.at(self.path.field(name)))
     }
 
-    /// Returns the objects that `<<` merges into this one. The document's depth bounds the
-    /// recursion of the callers.
+    /// Returns the objects that a `<<` key merges into this object. The document's maximum depth
+    /// limits the recursion of the callers.
     fn merged(&self) -> Vec<Self> {
         let merge = self.at(self.path.field(MERGE));
         match merge.value() {
@@ -92,7 +92,7 @@ impl At {
         (0..many).map(|i| self.at(self.path.index(i))).collect()
     }
 
-    /// Returns the fields of an object, with their names.
+    /// Returns the fields of an object with their names, including merged fields.
     pub(crate) fn fields(&self) -> Vec<(String, Self)> {
         let fields = self.value().as_object().into_iter().flatten();
         let own = fields.map(|(name, _)| name).filter(|name| *name != MERGE);
@@ -111,7 +111,7 @@ impl At {
         self.value().as_str()
     }
 
-    /// Returns a text, or a number or boolean as a text.
+    /// Returns a string, number or boolean as a string.
     pub(crate) fn text(&self) -> Option<String> {
         match self.value() {
             Value::String(text) => Some(text.clone()),
@@ -121,7 +121,7 @@ impl At {
         }
     }
 
-    /// Returns a whole number, which may be written as a text.
+    /// Returns a whole number, which may be written as a string.
     pub(crate) fn number(&self) -> Option<u64> {
         match self.value() {
             Value::Number(number) => number.as_u64(),
@@ -138,13 +138,13 @@ impl At {
         }
     }
 
-    /// Returns the value as one line of JSON, for messages.
+    /// Returns the value as single-line JSON, for use in messages.
     pub(crate) fn json(&self) -> String {
         self.value().to_string()
     }
 }
 
-/// Warns of numbers such as `010`, which are octal in YAML 1.1 and decimal in YAML 1.2.
+/// Warns about numbers such as `010`, which are octal in YAML 1.1 but decimal in YAML 1.2.
 pub(crate) fn note_octal(file: &Rc<str>, text: &str, out: &mut Out) {
     for (line, text) in (1..).zip(text.lines()) {
         let text = text.split(" #").next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A bucket of Envoy's `local_ratelimit`: `AtomicTokenBucketImpl` in
+//! Models a bucket of Envoy's `local_ratelimit`, as implemented by `AtomicTokenBucketImpl` in
 //! `source/common/common/token_bucket_impl.cc`.
 
 use loudou_limiter::Nanos;
@@ -6,21 +6,22 @@ use loudou_words::num::float;
 
 use super::{Ask, Said};
 
-/// A `token_bucket`.
+/// Envoy's `token_bucket`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LocalBucket {
     /// `max_tokens`.
     pub max: f64,
     /// Tokens per second.
     pub rate: f64,
-    /// True for the bucket of all requests, which Envoy asks after the descriptors.
+    /// True for the default bucket, which limits all requests and which Envoy checks after the
+    /// descriptors' buckets.
     pub is_default: bool,
 }
 
 impl LocalBucket {
-    /// Returns a bucket with `max_tokens`, `tokens_per_fill` and `fill_interval`.
+    /// Returns a bucket with the given `max_tokens`, `tokens_per_fill` and `fill_interval`.
     pub fn new(max: u64, fill: u64, interval: Nanos) -> Self {
-        // Envoy does not fill slower than a token per year.
+        // Envoy refills a bucket with at least one token per year.
         let slowest = 1.0 / (365.0 * 24.0 * 60.0 * 60.0);
         Self {
             max: float(max),
@@ -29,10 +30,11 @@ impl LocalBucket {
         }
     }
 
-    /// Answers a request.
+    /// Decides whether a request passes, and returns the answer and the bucket's next state.
     pub fn ask(&self, filled: Option<Filled>, ask: &Ask) -> (Said, Filled) {
         let cost = float(ask.cost);
-        // The bucket begins full. Computed from a time, a full bucket could have a token less.
+        // A new bucket is full. Its tokens are not computed from a time, because rounding could
+        // make a full bucket one token short.
         let Filled { origin, since } = filled.unwrap_or(Filled {
             origin: ask.now,
             since: 0.0 - self.max / self.rate,
@@ -50,13 +52,14 @@ impl LocalBucket {
     }
 }
 
-/// Tokens of a bucket.
+/// State of a token bucket.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Filled {
-    /// Time of the first request.
+    /// Time of the bucket's first request.
     origin: Nanos,
-    /// Seconds after `origin` from which the tokens are counted. Envoy counts from the start of the
-    /// machine. Seconds since the Unix epoch would be a thousand times less precise.
+    /// Time from which the tokens accumulate, in seconds after `origin`. Envoy measures time from
+    /// the start of the machine. Seconds since the Unix epoch would be about a thousand times less
+    /// precise.
     since: f64,
 }
 

@@ -1,5 +1,5 @@
-//! Kong's plugin `rate-limiting`: `access` in `kong/plugins/rate-limiting/handler.lua`, and the
-//! policies in `policies/init.lua`.
+//! Models Kong's `rate-limiting` plugin, as implemented by `access` in
+//! `kong/plugins/rate-limiting/handler.lua` and by the policies in `policies/init.lua`.
 
 use jiff::Timestamp;
 use jiff::tz::Offset;
@@ -7,7 +7,7 @@ use loudou_limiter::Nanos;
 
 use super::{Ask, Said};
 
-/// A period of Kong, in UTC.
+/// A period of a Kong limit, in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Period {
     /// A second.
@@ -18,14 +18,14 @@ pub enum Period {
     Hour,
     /// A day.
     Day,
-    /// A month of the calendar.
+    /// A calendar month.
     Month,
-    /// A year of the calendar.
+    /// A calendar year.
     Year,
 }
 
 impl Period {
-    /// All periods with Kong's names.
+    /// All periods, each with its name in Kong.
     pub const ALL: [(&'static str, Self); 6] = [
         ("second", Self::Second),
         ("minute", Self::Minute),
@@ -35,7 +35,7 @@ impl Period {
         ("year", Self::Year),
     ];
 
-    /// Returns the time after which Kong forgets a counter, in seconds.
+    /// Returns the time after which Kong deletes a counter for this period, in seconds.
     const fn lifetime(self) -> u64 {
         match self {
             Self::Second => 1,
@@ -47,7 +47,8 @@ impl Period {
         }
     }
 
-    /// Returns a number for the period around a time in seconds.
+    /// Returns the number of the period that contains `now`, which is in seconds since the Unix
+    /// epoch.
     fn number(self, now: u64) -> u64 {
         match self {
             Self::Second | Self::Minute | Self::Hour | Self::Day => now.div_euclid(self.lifetime()),
@@ -66,16 +67,16 @@ impl Period {
     }
 }
 
-/// The numbers of a plugin.
+/// The limits of a plugin configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plugin {
-    /// Periods with the number of requests that pass in each.
+    /// Periods, each with its maximum number of requests.
     pub limits: Vec<(Period, u64)>,
-    /// True if a refused request counts, as with the policy `redis`.
+    /// True if refused requests also count, as with the `redis` policy.
     pub counts_refused: bool,
 }
 
-/// Counters of an identifier, one for each period.
+/// Counters of one client identifier, with one counter per period.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage(Vec<Counter>);
 
@@ -84,12 +85,13 @@ struct Counter {
     period: Period,
     number: u64,
     hits: u64,
-    /// Time at which Kong forgets it.
+    /// Time at which Kong deletes the counter.
     expires: Nanos,
 }
 
 impl Plugin {
-    /// Answers a request. Kong tests all periods, and then counts the request in all of them.
+    /// Decides whether a request passes, and returns the answer and the next counters. Kong first
+    /// checks all periods, and then counts the request in all of them.
     pub fn ask(&self, usage: Option<&Usage>, ask: &Ask) -> (Said, Usage) {
         let seconds = ask.now.get().div_euclid(1_000_000_000);
         let mut next = usage.cloned().unwrap_or_default();

@@ -1,8 +1,8 @@
-//! `limit_req` and `limit_conn` of nginx.
+//! Models nginx's `limit_req` and `limit_conn`.
 //!
-//! The first is `ngx_http_limit_req_lookup` and `ngx_http_limit_req_account` in
-//! `src/http/modules/ngx_http_limit_req_module.c`, the second `ngx_http_limit_conn_handler` in
-//! `src/http/modules/ngx_http_limit_conn_module.c`.
+//! `limit_req` follows `ngx_http_limit_req_lookup` and `ngx_http_limit_req_account` in
+//! `src/http/modules/ngx_http_limit_req_module.c`. `limit_conn` follows
+//! `ngx_http_limit_conn_handler` in `src/http/modules/ngx_http_limit_conn_module.c`.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,31 +11,32 @@ use loudou_limiter::Nanos;
 
 use super::{Ask, Said};
 
-/// Nanoseconds of a millisecond.
+/// Nanoseconds per millisecond.
 const MILLI: u64 = 1_000_000;
 
-/// Use of a zone by a `limit_req`. All numbers are in thousandths of a request.
+/// A `limit_req` directive, which uses a zone. All numbers are in thousandths of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitReq {
-    /// `rate`, per second.
+    /// `rate` of the zone, per second.
     pub rate: i64,
     /// `burst`.
     pub burst: i64,
-    /// `delay`. With `nodelay`, it is at least `burst`.
+    /// `delay`, which is at least `burst` with `nodelay`.
     pub delay: i64,
 }
 
 /// The fields of nginx's `ngx_http_limit_req_node_t`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Excess {
-    /// Thousandths of a request beyond the rate.
+    /// Excess over the rate, in thousandths of a request.
     pub excess: i64,
-    /// Time of the last change, in milliseconds.
+    /// Time of the last update, in milliseconds.
     pub last: i64,
 }
 
 impl LimitReq {
-    /// Returns the use of a zone with this rate, for whole numbers of requests.
+    /// Returns a limit with `rate` in thousandths of a request per second, and `burst` and `delay`
+    /// in requests.
     pub fn new(rate: u64, burst: u64, delay: u64) -> Self {
         let thousandths = |number: u64| signed(number.saturating_mul(1_000));
         Self {
@@ -45,13 +46,14 @@ impl LimitReq {
         }
     }
 
-    /// Answers a request.
+    /// Decides whether a request passes.
     pub fn ask(&self, counter: Option<Excess>, ask: &Ask) -> (Said, Excess) {
         let now = signed(ask.now.get().div_euclid(MILLI));
         let excess = match counter {
             None => 0,
             Some(Excess { excess, last }) => {
-                // nginx takes a step back of more than a minute for an overflow of its clock.
+                // If the time goes back by more than a minute, nginx assumes that its clock has
+                // overflowed.
                 let ms = match now.saturating_sub(last) {
                     ms if ms < -60_000 => 1,
                     ms => ms.max(0),
@@ -80,15 +82,15 @@ fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Use of a zone by a `limit_conn`.
+/// A `limit_conn` directive, which uses a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitConn {
-    /// Maximum number of requests that run at once.
+    /// Maximum number of concurrent requests.
     pub most: u64,
 }
 
 impl LimitConn {
-    /// Answers a request.
+    /// Decides whether a request passes.
     pub fn ask(&self, running: Option<&Running>) -> Said {
         let (known, unknown) = running.map_or((0, 0), |running| {
             (number(running.ends.len()), running.unknown)
@@ -96,7 +98,7 @@ impl LimitConn {
         if known >= self.most {
             Said::Refuse
         } else if known.saturating_add(unknown) >= self.most {
-            // Some of the others may have ended.
+            // Some of the requests without a known end may already have ended.
             Said::Unknown
         } else {
             Said::Pass
@@ -104,17 +106,17 @@ impl LimitConn {
     }
 }
 
-/// The running requests of a key.
+/// Requests of a key that are in flight.
 #[derive(Clone, Debug, Default)]
 pub struct Running {
-    /// Known ends, the earliest first.
+    /// Known end times, earliest first.
     ends: BinaryHeap<Reverse<Nanos>>,
-    /// Number of requests without a known end.
+    /// Number of requests without a known end time.
     unknown: u64,
 }
 
 impl Running {
-    /// Forgets the requests that ended, and returns their number.
+    /// Removes the requests that have ended by `now`, and returns their number.
     pub fn forget(&mut self, now: Nanos) -> usize {
         let before = self.ends.len();
         while self.ends.peek().is_some_and(|Reverse(end)| *end <= now) {
@@ -123,7 +125,7 @@ impl Running {
         before.saturating_sub(self.ends.len())
     }
 
-    /// Adds a request with its end.
+    /// Adds a request that runs until `end`.
     pub(super) fn add(&mut self, end: Option<Nanos>) {
         match end {
             Some(end) => self.ends.push(Reverse(end)),

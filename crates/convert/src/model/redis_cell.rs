@@ -1,19 +1,19 @@
-//! `CL.THROTTLE` of redis-cell: `RateLimiter::rate_limit` in `src/cell/mod.rs`, and
-//! `Rate::per_period`.
+//! Models redis-cell's `CL.THROTTLE`, as implemented by `RateLimiter::rate_limit` in
+//! `src/cell/mod.rs` and by `Rate::per_period`.
 
 use super::{Ask, Said};
 
-/// The arguments of a call.
+/// The arguments of a `CL.THROTTLE` command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Throttle {
-    /// Time of one request, in nanoseconds.
+    /// Emission interval: the time that one request takes up, in nanoseconds.
     interval: i64,
-    /// Time by which requests may come early, in nanoseconds.
+    /// Maximum time by which requests may be early, in nanoseconds.
     tolerance: i64,
 }
 
 impl Throttle {
-    /// Returns the limiter of `max_burst`, `count` and `period`, in seconds.
+    /// Returns the limiter for `max_burst`, `count` and `period`, which is in seconds.
     pub fn new(max_burst: u64, count: u64, period: u64) -> Self {
         let period = signed(period).saturating_mul(1_000_000_000);
         let interval = period.checked_div(signed(count)).unwrap_or(i64::MAX);
@@ -24,7 +24,8 @@ impl Throttle {
         }
     }
 
-    /// Answers a request. The counter is the theoretical arrival time.
+    /// Decides whether a request passes, and returns the answer and the next theoretical arrival
+    /// time. `arrival` is the current theoretical arrival time, or `None` for a new key.
     pub fn ask(&self, arrival: Option<i64>, ask: &Ask) -> (Said, i64) {
         let now = signed(ask.now.get());
         let arrival = arrival.unwrap_or(now);

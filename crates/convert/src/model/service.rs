@@ -1,9 +1,10 @@
-//! A descriptor of Envoy's rate limit service: `DoLimit` in `src/redis/fixed_cache_impl.go` and
-//! `GetResponseDescriptorStatus` in `src/limiter/base_limiter.go` of `envoyproxy/ratelimit`.
+//! Models a descriptor of Envoy's rate limit service, as implemented by `DoLimit` in
+//! `src/redis/fixed_cache_impl.go` and `GetResponseDescriptorStatus` in
+//! `src/limiter/base_limiter.go` of `envoyproxy/ratelimit`.
 
 use super::{Ask, Said};
 
-/// A `rate_limit` of a descriptor.
+/// The `rate_limit` of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// `requests_per_unit`.
@@ -12,7 +13,7 @@ pub struct Window {
     pub unit: u64,
 }
 
-/// A key of Redis, whose name ends with the start of its window.
+/// State of a Redis key, whose name ends with the start of the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hits {
     start: u64,
@@ -20,7 +21,7 @@ pub struct Hits {
 }
 
 impl Window {
-    /// Returns the window for a unit in nanoseconds.
+    /// Returns the window for a unit, which is given in nanoseconds.
     pub const fn new(requests: u64, unit: u64) -> Self {
         Self {
             requests,
@@ -28,7 +29,8 @@ impl Window {
         }
     }
 
-    /// Answers a request. The service increases the counter first, also if it refuses.
+    /// Decides whether a request passes, and returns the answer and the next state. The service
+    /// increments the counter before it decides, so it also counts refused requests.
     pub fn ask(&self, before: Hits, ask: &Ask) -> (Said, Hits) {
         let now = ask.now.get().div_euclid(1_000_000_000);
         let start = now.saturating_sub(now.checked_rem(self.unit).unwrap_or(0));

@@ -1,33 +1,35 @@
-//! `RequestRateLimiter` of Spring Cloud Gateway: its script `request_rate_limiter.lua`.
+//! Models Spring Cloud Gateway's `RequestRateLimiter`, as implemented by its script
+//! `request_rate_limiter.lua`.
 
 use super::{Ask, Said};
 
-/// Nanoseconds of a second.
+/// Nanoseconds per second.
 const SECOND: u64 = 1_000_000_000;
 
-/// The arguments of the script.
+/// Arguments of the script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limiter {
     /// `replenishRate`, in tokens per second.
     pub rate: u64,
     /// `burstCapacity`.
     pub capacity: u64,
-    /// Number of filters that ask the bucket, one after another, for equal parts of the cost.
+    /// Number of filters that take tokens from the bucket, one after another, for equal shares of
+    /// the cost.
     pub filters: u64,
 }
 
-/// The two keys that the script sets.
+/// Values of the two Redis keys that the script sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tokens {
     left: u64,
-    /// Time of the script's last run, in seconds.
+    /// Time of the last run of the script, in seconds.
     refreshed: u64,
-    /// Time at which Redis forgets the keys, in nanoseconds.
+    /// Time at which Redis deletes the keys, in nanoseconds.
     expires: u64,
 }
 
 impl Limiter {
-    /// Returns the lifetime of the keys, in seconds.
+    /// Returns the lifetime of the Redis keys, in seconds.
     const fn lifetime(&self) -> u64 {
         match self.capacity.saturating_mul(2).checked_div(self.rate) {
             Some(lifetime) => lifetime,
@@ -35,13 +37,15 @@ impl Limiter {
         }
     }
 
-    /// Returns true if the script does not set its keys, because their lifetime is below a second.
+    /// Returns true if the script does not set its keys, because their lifetime is less than a
+    /// second.
     pub const fn forgets(&self) -> bool {
         self.lifetime() == 0
     }
 
-    /// Answers a request. After a refusal, Spring does not ask the next filter, and the earlier
-    /// filters have taken their tokens.
+    /// Decides whether a request passes, and returns the answer and the next state of the keys.
+    /// After a refusal, Spring skips the remaining filters, and the tokens that earlier filters
+    /// took are lost.
     pub fn ask(&self, kept: Option<Tokens>, ask: &Ask) -> (Said, Tokens) {
         let filters = self.filters.max(1);
         let part = Ask {
@@ -58,7 +62,7 @@ impl Limiter {
         (said, next)
     }
 
-    /// Answers one filter.
+    /// Decides whether a request passes one filter.
     fn filter(&self, kept: Option<Tokens>, ask: &Ask) -> (Said, Tokens) {
         let now = ask.now.get().div_euclid(SECOND);
         let kept = kept.filter(|kept| ask.now.get() < kept.expires);

@@ -1,4 +1,4 @@
-//! Puts included files in the place of their `include`, if they are among the given files.
+//! Replaces each `include` with the included files, if they are among the given files.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -7,7 +7,7 @@ use super::is_setting;
 use super::syntax::{Directive, MAX_DIRECTIVES};
 use crate::out::{Out, Place, Problem, quoted};
 
-/// Maximum nesting of included files.
+/// Maximum nesting depth of included files.
 const MAX_INCLUDES: usize = 8;
 
 type File = (Rc<str>, Vec<Directive>);
@@ -18,7 +18,8 @@ struct Resolver<'a> {
     directives: usize,
 }
 
-/// Returns the directives of all files, each at the places that include its file.
+/// Returns the directives of all files. The directives of an included file appear wherever a file
+/// includes it.
 pub(super) fn resolve(files: &[File], out: &mut Out) -> Result<Vec<Directive>, Problem> {
     let mut included = BTreeSet::new();
     for (number, (_, directives)) in files.iter().enumerate() {
@@ -34,7 +35,7 @@ pub(super) fn resolve(files: &[File], out: &mut Out) -> Result<Vec<Directive>, P
     let mut all = Vec::new();
     let has_http = |directives: &[Directive]| directives.iter().any(|one| one.name == "http");
     let main = files.iter().find(|(_, directives)| has_http(directives));
-    // Files that only include each other come last.
+    // Files that are still unused in the second pass only include each other.
     for is_included in [false, true] {
         for (number, (_, directives)) in files.iter().enumerate() {
             if included.contains(&number) != is_included || resolver.used.contains(&number) {
@@ -58,7 +59,8 @@ pub(super) fn resolve(files: &[File], out: &mut Out) -> Result<Vec<Directive>, P
 }
 
 impl Resolver<'_> {
-    /// Returns a level with the files that it includes. `open` has the files around it.
+    /// Returns the directives of a level, with each `include` replaced by the included files.
+    /// `open` contains the indices of the files around the level.
     fn level(
         &mut self,
         directives: &[Directive],
@@ -66,7 +68,8 @@ impl Resolver<'_> {
     ) -> Result<Vec<Directive>, Problem> {
         let mut level = Vec::new();
         for directive in directives {
-            // A file does not include itself. Then the `include` stays, which is a warning.
+            // A file cannot include itself, directly or indirectly. Such an `include` directive
+            // stays in the result, which leads to a warning.
             let found = matching(self.files, directive)
                 .filter(|number| !open.contains(number) && open.len() <= MAX_INCLUDES);
             let found: Vec<usize> = found.collect();
@@ -108,7 +111,7 @@ impl Resolver<'_> {
     }
 }
 
-/// Returns the numbers of the files that a directive includes.
+/// Returns the indices of the files that an `include` directive names.
 fn matching<'a>(
     files: &'a [File],
     directive: &'a Directive,
@@ -121,8 +124,9 @@ fn matching<'a>(
         .map(|(number, _)| number)
 }
 
-/// Returns true if a path may be the one that a pattern names. A path may start at any folder, but
-/// `*.conf` needs its folder, because a configuration often has several folders with such files.
+/// Returns true if `path` may be a file that `pattern` names. The pattern and the path are compared
+/// from their ends, so both may start at any folder. A wildcard such as `conf.d/*.conf` also needs
+/// a folder in the path, because configurations often have several folders with such files.
 fn is_match(pattern: &str, path: &str) -> bool {
     let pattern = pattern.strip_prefix("./").unwrap_or(pattern);
     let path = path.strip_prefix("./").unwrap_or(path);
@@ -143,10 +147,11 @@ fn is_match(pattern: &str, path: &str) -> bool {
     }
 }
 
-/// Returns true if a name matches a pattern with `*` and `?`.
+/// Returns true if a name matches a pattern with the wildcards `*` and `?`.
 fn is_name(pattern: &[u8], name: &[u8]) -> bool {
     let (mut pattern, mut name) = (pattern, name);
-    // The rest of the pattern after the last `*`, and the rest of the name for it.
+    // Backtracking point: the pattern after the last `*`, and the rest of the name that this
+    // pattern must match.
     let mut last: Option<(&[u8], &[u8])> = None;
     loop {
         match (pattern, name) {

@@ -1,4 +1,4 @@
-//! The paths of locations, and the requests that other locations take from them.
+//! Paths of nginx locations, and the requests that other locations take from them.
 
 use crate::conditions::escaped;
 use crate::locations::Pattern;
@@ -7,23 +7,24 @@ use crate::out::{Out, quoted};
 use super::syntax::Directive;
 use super::{Level, visit};
 
-/// The level around locations.
+/// The context of a list of locations.
 pub(super) struct Scope<'s, 'a> {
     pub(super) level: &'s Level<'a>,
     pub(super) parent: Option<&'a Directive>,
-    /// Limits of the parent.
+    /// Uses of limits in the parent location.
     pub(super) uses: &'s [usize],
-    /// True if regular expressions of an outer level can take requests away.
+    /// True if regular expressions of an outer level can take requests from these locations.
     pub(super) has_regex: bool,
-    /// All prefixes of the server.
+    /// All location prefixes of the server.
     pub(super) paths: &'s [&'a str],
-    /// Locations of the outer levels, each with the length of the path around this level there.
+    /// Locations of each outer level, paired with the length of the enclosing location's path on
+    /// that level.
     pub(super) outer: Vec<(usize, &'a Directive)>,
 }
 
 impl Scope<'_, '_> {
-    /// Returns true if an outer location takes all requests of a path in this level. nginx chooses
-    /// the longest prefix of the outer level first, and then looks inside of it.
+    /// Returns true if an outer location takes all requests for a path in this level. nginx first
+    /// chooses the longest prefix in the outer level, and only then looks inside that location.
     pub(super) fn takes(&self, location: &Directive) -> bool {
         let (modifier, exact) = path_of(location);
         let path = prefix_of(location).unwrap_or(exact);
@@ -34,9 +35,10 @@ impl Scope<'_, '_> {
         })
     }
 
-    /// Returns the pattern of a location with the regular expressions that nginx tries after it. A
-    /// `^~` excludes the regular expressions of its own level, and a `^~` around it excludes outer
-    /// ones.
+    /// Returns the pattern of a location. For a prefix, `wins` depends on the regular expressions
+    /// that nginx tries after it. A `^~` modifier disables the regular expressions of the
+    /// location's own level, and a `^~` on an enclosing location disables the outer regular
+    /// expressions.
     pub(super) fn among_regexes(
         &self,
         pattern: Pattern,
@@ -69,7 +71,8 @@ impl Scope<'_, '_> {
 }
 
 /// Returns the modifier of a location, and its path or regular expression. nginx accepts a modifier
-/// without a space after it. Without a modifier, the path is first.
+/// without a space after it. Without a modifier, the path is the first element and the second
+/// element is empty.
 pub(super) fn path_of(location: &Directive) -> (&str, &str) {
     let (first, second) = (location.arg(0), location.arg(1));
     let joined = ["=", "^~", "~*", "~"].into_iter().find_map(|modifier| {
@@ -79,7 +82,7 @@ pub(super) fn path_of(location: &Directive) -> (&str, &str) {
     joined.unwrap_or((first, second))
 }
 
-/// Returns the text of a location that is a prefix.
+/// Returns the path of a prefix location, or `None` for other locations.
 pub(super) fn prefix_of(location: &Directive) -> Option<&str> {
     match path_of(location) {
         ("^~", path) | (path, "") => Some(path),
@@ -87,8 +90,8 @@ pub(super) fn prefix_of(location: &Directive) -> Option<&str> {
     }
 }
 
-/// Returns the pattern of a regular expression in a prefix, which only applies to the paths of the
-/// prefix. `None` if a pattern cannot express it.
+/// Returns the pattern for a regular expression inside a prefix location, where it applies only to
+/// paths with that prefix. Returns `None` if a pattern cannot express this.
 pub(super) fn nested(location: &Directive, parent: &Directive, paths: &[&str]) -> Option<Pattern> {
     let (modifier, regex) = path_of(location);
     let (outer, "") = path_of(parent) else {
@@ -100,7 +103,7 @@ pub(super) fn nested(location: &Directive, parent: &Directive, paths: &[&str]) -
         own = own.saturating_add(usize::from(is_location && prefix_of(inner).is_some()));
     });
     let inside = |path: &&&str| path.starts_with(outer) && **path != outer;
-    // Another prefix takes paths away.
+    // A longer prefix outside the parent takes some of the parent's paths.
     if paths.iter().filter(inside).count() > own {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Reads the syntax of nginx: directives with arguments and blocks.
+//! Parses the syntax of nginx configurations: directives with arguments and blocks.
 
 use std::rc::Rc;
 
@@ -6,23 +6,23 @@ use loudou_check::document::Position;
 
 use crate::out::{Place, Problem};
 
-/// Maximum nesting of blocks.
+/// Maximum nesting depth of blocks.
 const MAX_DEPTH: usize = 32;
 /// Maximum number of directives.
 pub(super) const MAX_DIRECTIVES: usize = 100_000;
 
-/// A directive with its place.
+/// A directive, with its place in the source.
 #[derive(Clone, Debug)]
 pub(super) struct Directive {
     pub(super) name: String,
     pub(super) args: Vec<String>,
     pub(super) place: Place,
-    /// Directives of its block, if it has one.
+    /// Directives in the block, or `None` if the directive has no block.
     pub(super) block: Option<Vec<Self>>,
 }
 
 impl Directive {
-    /// Returns the directive as it was written, without its block.
+    /// Returns the name and arguments of the directive, without its block.
     pub(super) fn text(&self) -> String {
         let mut text = self.name.clone();
         for arg in &self.args {
@@ -32,12 +32,12 @@ impl Directive {
         text
     }
 
-    /// Returns an argument by its number, or an empty text.
+    /// Returns the argument at an index, or an empty string if there is none.
     pub(super) fn arg(&self, index: usize) -> &str {
         self.args.get(index).map_or("", String::as_str)
     }
 
-    /// Returns the value of an argument such as `zone=…`.
+    /// Returns the value of an argument that starts with `name`, such as `zone=`.
     pub(super) fn named(&self, name: &str) -> Option<&str> {
         self.args.iter().find_map(|arg| arg.strip_prefix(name))
     }
@@ -47,7 +47,7 @@ impl Directive {
     }
 }
 
-/// The characters of a text, with the position of the next one.
+/// Reads the characters of a text and tracks the position of the next one.
 struct Reader<'a> {
     file: Rc<str>,
     rest: std::iter::Peekable<std::str::Chars<'a>>,
@@ -62,7 +62,7 @@ enum Token {
     End,
 }
 
-/// Reads the directives of a text.
+/// Parses a text into directives.
 pub(super) fn read(file: &Rc<str>, text: &str) -> Result<Vec<Directive>, Problem> {
     let mut reader = Reader {
         file: Rc::clone(file),
@@ -70,7 +70,7 @@ pub(super) fn read(file: &Rc<str>, text: &str) -> Result<Vec<Directive>, Problem
         position: Position { line: 1, column: 1 },
         directives: 0,
     };
-    // Blocks that are open. The outermost is the file.
+    // Blocks that are still open. The first entry is the file itself.
     let mut open: Vec<(Vec<Directive>, Option<Directive>)> = vec![(Vec::new(), None)];
     let mut words: Vec<String> = Vec::new();
     let mut start = reader.place();
@@ -149,7 +149,7 @@ impl Reader<'_> {
         Some(c)
     }
 
-    /// Skips spaces and comments. Returns the place of the next token.
+    /// Skips whitespace and comments. Returns the place of the next token.
     fn skip(&mut self) -> Place {
         while let Some(c) = self.rest.peek().copied() {
             if c == '#' {
@@ -202,7 +202,8 @@ impl Reader<'_> {
             word.push(c);
             last = (last != Some('\\') || c != '\\').then_some(c);
             match self.rest.peek() {
-                // `${name}` contains braces. An escaped character has no meaning of its own.
+                // The braces in `${name}` are part of the word. An escaped character loses its
+                // special meaning.
                 Some('{') if c == '$' => {}
                 Some('}') if word.contains("${") => {}
                 Some(';' | '{' | '}') if last == Some('\\') => {}
@@ -237,7 +238,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Skips a block of Lua. Its braces are balanced, except in strings and comments.
+    /// Skips a block of Lua code. Braces in Lua code are balanced, except in strings and comments.
     fn skip_code(&mut self) -> Result<(), Problem> {
         let place = self.place();
         let mut depth = 1_usize;
@@ -268,7 +269,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Skips a string of Lua, which ends with its quote or its line.
+    /// Skips a Lua string, which ends at its closing quote or at the end of the line.
     fn skip_string(&mut self, quote: char) {
         while let Some(c) = self.next() {
             match c {
@@ -281,8 +282,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Skips the rest of a long bracket of Lua, such as `[==[ text ]==]`. Returns false if there is
-    /// none.
+    /// Skips the rest of a Lua long bracket, such as `[==[ text ]==]`. Returns false if no long
+    /// bracket starts here.
     fn skip_long(&mut self) -> bool {
         let mut level = 0_usize;
         while self.rest.peek() == Some(&'=') {
@@ -293,7 +294,7 @@ impl Reader<'_> {
             return false;
         }
         self.next();
-        // Number of `=` after the last `]`.
+        // Number of `=` since the last `]`, or `None` if another character followed.
         let mut end: Option<usize> = None;
         while let Some(c) = self.next() {
             end = match (c, end) {

@@ -1,4 +1,5 @@
-//! The keys of zones: nginx's variables, and the `map` and `geo` blocks that define more of them.
+//! Converts the keys of zones. A key consists of text and nginx variables, and `map` and `geo`
+//! blocks can define more variables.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +10,10 @@ use crate::conditions::{any_of, escaped, named, whole};
 use crate::locations::Key;
 use crate::out::quoted;
 
-/// Maximum number of maps from one variable to the next.
+/// Maximum length of a chain of maps, each of which refers to the next.
 const MAX_MAPS: usize = 8;
 
-/// The `map` and `geo` blocks, by the variable that they define.
+/// The `map` and `geo` blocks, by the variable that each block defines.
 #[derive(Default)]
 pub(super) struct Variables {
     blocks: BTreeMap<String, Directive>,
@@ -20,7 +21,7 @@ pub(super) struct Variables {
 
 const NOBODY: &str = "no request has a key, so nginx limits nobody";
 
-/// A value that a map reads.
+/// A request property that a `map` reads.
 enum Input {
     Method,
     Host,
@@ -30,15 +31,15 @@ enum Input {
 }
 
 impl Variables {
-    /// Keeps a block that defines a variable.
+    /// Stores a block that defines a variable.
     pub(super) fn define(&mut self, block: &Directive) {
         if let Some(variable) = block.args.last() {
             self.blocks.insert(variable.clone(), block.clone());
         }
     }
 
-    /// Returns the requests that a zone counts, and their key. The error says which part has no
-    /// counterpart.
+    /// Returns the key of a zone, with conditions for the requests that the zone counts. The error
+    /// names the part of the key that has no counterpart.
     pub(super) fn key(&self, text: &str) -> Result<Key, String> {
         let mut key = Key::default();
         self.add(text, &mut key, 0)?;
@@ -75,7 +76,8 @@ impl Variables {
         Ok(())
     }
 
-    /// Adds the key of a map whose values are one key, or empty for requests that are not limited.
+    /// Adds the key of a `map` whose values are either one key or empty. nginx does not limit
+    /// requests with an empty key.
     fn mapped(&self, map: &Directive, key: &mut Key, depth: usize) -> Result<(), String> {
         let fail = |why: &str| Err(format!("`{}`: {why}", quoted(&map.text())));
         let mut default = String::new();
@@ -120,7 +122,7 @@ impl Variables {
     }
 }
 
-/// Adds the networks of a `geo` block to which a map refers.
+/// Adds a condition for the networks of a `geo` block that a `map` reads.
 fn by_network(
     geo: &Directive,
     entries: &[(&str, &str)],
@@ -149,7 +151,8 @@ fn by_network(
         .map(|(network, _)| (*network).to_owned())
         .collect();
     if is_listed(default) {
-        // All requests but the other networks.
+        // The map lists the default of the `geo` block, so its entries apply to all requests from
+        // outside the other networks.
         let others = networks.iter().filter(|(_, value)| !is_listed(value));
         let others: Vec<String> = others.map(|(network, _)| (*network).to_owned()).collect();
         if !listed.is_empty() {
@@ -157,7 +160,8 @@ fn by_network(
         }
         return restrict_networks(others, !is_counted_by_default, key);
     }
-    // nginx uses the value of the smallest network that contains the address, so networks of other values matter if they are inside.
+    // nginx uses the value of the smallest network that contains the address. Networks with other values therefore
+    // matter if they lie inside a listed network.
     if networks.iter().any(|(_, value)| !is_listed(value)) && !listed.is_empty() {
         key.differences.push(
             "networks that nginx lists inside of others do not count as exceptions here".to_owned(),
@@ -166,7 +170,7 @@ fn by_network(
     restrict_networks(listed, is_counted_by_default, key)
 }
 
-/// Excludes networks, or limits only them.
+/// Excludes the networks, or restricts the key to them.
 fn restrict_networks(networks: Vec<String>, excludes: bool, key: &mut Key) -> Result<(), String> {
     if networks.is_empty() {
         return if excludes {
@@ -183,9 +187,9 @@ fn restrict_networks(networks: Vec<String>, excludes: bool, key: &mut Key) -> Re
     Ok(())
 }
 
-/// Adds the test of a map. Entries with another answer than the default decide. nginx looks for a
-/// text first, and then for regular expressions in the order of the file, so an entry with the
-/// default's answer can take values from an entry that decides.
+/// Adds conditions for the entries of a `map`. An entry decides if its result differs from the
+/// default's. nginx first looks for an exact string, and then tries regular expressions in file
+/// order, so an entry with the default's result can take values from an entry that decides.
 fn by_value(
     input: &Input,
     entries: &[(&str, &str)],
@@ -196,11 +200,11 @@ fn by_value(
     let is_regex = |name: &str| name.starts_with('~');
     let mut deciding: Vec<&str> = Vec::new();
     let mut others: Vec<&str> = Vec::new();
-    // Others before the first regular expression that decides.
+    // Number of entries in `others` before the first regular expression that decides.
     let mut first = None;
     let mut is_empty_deciding = false;
     for (name, value) in entries {
-        // nginx tries no regular expression on an empty value.
+        // nginx tries no regular expressions on an empty value.
         if name.is_empty() || *name == "~^$" || *name == "~*^$" {
             is_empty_deciding |= name.is_empty() && decides(value);
         } else if !decides(value) {
@@ -221,7 +225,8 @@ fn by_value(
     }
     let before = first.unwrap_or(0);
     let mut index = 0_usize;
-    // A text precedes all regular expressions, and a regular expression the later ones.
+    // An entry can take values from a regular expression that decides only if the entry is an exact
+    // string or an earlier regular expression.
     others.retain(|name| {
         index = index.saturating_add(1);
         first.is_some() && (!is_regex(name) || index <= before)
@@ -253,7 +258,7 @@ fn by_value(
             tests.insert("not".to_owned(), not);
         }
     }
-    // A request always has a host.
+    // A request always has a host, so the host cannot be absent.
     if !is_empty_deciding || is_host {
         let tests = (!tests.is_empty()).then_some(Value::Object(tests));
         return restrict(tests, excludes, key);
@@ -275,12 +280,12 @@ fn by_value(
         let absent = json!({ field: [named(name, "present", false)] });
         return restrict(Some(absent), false, key);
     }
-    // Absent, or the tests.
+    // The key applies if the value is absent or passes the tests.
     let not = json!({ field: [named(name, "present", true)], "not": tests });
     restrict(Some(not), true, key)
 }
 
-/// Excludes the requests of a match, or limits only them.
+/// Excludes the requests that a match selects, or restricts the key to them.
 fn restrict(tests: Option<Value>, excludes: bool, key: &mut Key) -> Result<(), String> {
     let tests = match tests {
         Some(tests) => tests,
@@ -315,9 +320,9 @@ fn restrict(tests: Option<Value>, excludes: bool, key: &mut Key) -> Result<(), S
     Ok(())
 }
 
-/// Returns the test of a value against entries of a map.
+/// Returns a test of a value against the entries of a `map`.
 fn test(value: &str, entries: &[&str], is_host: bool) -> Value {
-    // A backslash escapes the first character of a text.
+    // A leading backslash escapes the next character of an exact string.
     let unescaped = entries.iter().map(|name| match name.strip_prefix('\\') {
         Some(rest) => (rest, false),
         None => (*name, name.starts_with('~')),
@@ -329,7 +334,7 @@ fn test(value: &str, entries: &[&str], is_host: bool) -> Value {
         let texts = entries.iter().map(|(name, _)| (*name).to_owned());
         any_of(&texts.collect::<Vec<String>>())
     } else {
-        // nginx ignores the case of texts, too.
+        // nginx also ignores case when it compares exact strings.
         let regexes = entries.iter().map(|(name, is_regex)| {
             if !is_regex {
                 format!("(?i:{})", escaped(name))
@@ -341,7 +346,7 @@ fn test(value: &str, entries: &[&str], is_host: bool) -> Value {
         });
         let regexes: Vec<String> = regexes.collect();
         let regex = regexes.join("|");
-        // Only `$host` has no port.
+        // The `:authority` header may include a port, but nginx's `$host` does not.
         let regex = if is_host {
             format!("(?:{regex})(?::[0-9]+)?")
         } else {
@@ -352,10 +357,10 @@ fn test(value: &str, entries: &[&str], is_host: bool) -> Value {
     named(value, kind, text)
 }
 
-/// Returns the value that a variable reads, if a match can test it.
+/// Returns the request property that a variable reads, if a match can test it.
 fn input(variable: &str) -> Option<Input> {
     let name = variable.strip_prefix('$')?;
-    // A text of several variables is no variable.
+    // A text with several variables is not a single variable.
     if name.contains(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
         return None;
     }
@@ -374,10 +379,10 @@ fn input(variable: &str) -> Option<Input> {
     })
 }
 
-/// Adds the key part of a variable of nginx itself.
+/// Adds the key part for a built-in nginx variable.
 fn variable(name: &str, key: &mut Key) -> Result<(), String> {
     let part = match name {
-        // nginx counts whole IPv6 addresses.
+        // nginx counts by the full IPv6 address.
         "binary_remote_addr" | "remote_addr" | "realip_remote_addr" => {
             json!({ "source": { "v6_prefix": 128 } })
         }
@@ -424,7 +429,7 @@ enum Part {
     Variable(String),
 }
 
-/// Splits a text with variables, `$name` or `${name}`.
+/// Splits a text into fixed strings and variables, which are written as `$name` or `${name}`.
 fn parts(text: &str) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut rest = text;
