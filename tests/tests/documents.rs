@@ -63,11 +63,11 @@ const STATEMENTS: [Statement; 13] = [
     of("docs/reference/algorithms/fixed_window.md", "1d", DAY, "**Admits** `capacity` per window", 1000),
     of("docs/reference/algorithms/sliding_log.md", "10m }", &[(9, 0)], "# five tries in any ten minutes", 5),
     of("docs/reference/algorithms/sliding_window.md", "60s }", &[(300, 0)], "# 10 slots, at most 200 in one", 200),
-    of("docs/reference/algorithms/token_bucket.md", "1000/d }", &[(2_000, 0)], "admits 1000 at once", 1000),
-    of("docs/reference/algorithms/token_bucket.md", "1000/d }", DAY, "and 999 more that come back", 1000 + 999),
+    of("docs/reference/algorithms/token_bucket.md", "1000/d }", &[(2_000, 0)], "admits 1000 requests at once", 1000),
+    of("docs/reference/algorithms/token_bucket.md", "1000/d }", DAY, "and 999 more before the next", 1000 + 999),
     of("docs/reference/algorithms/token_bucket.md", "align: clock", DAY, "# midnight UTC", 1000),
     of("docs/reference/algorithms/token_bucket.md", "initial: 0", &[(1, 0)], "# a new key earns its burst first", 0),
-    of("docs/reference/algorithms/leaky_queue.md", "10/s }", &[(30, 0)], "`capacity + 1` requests of cost 1 are taken at once", 21),
+    of("docs/reference/algorithms/leaky_queue.md", "10/s }", &[(30, 0)], "accepts a burst of `capacity + 1` requests of cost 1", 21),
 ];
 
 fn trace(sends: &Sends) -> Vec<Value> {
@@ -345,8 +345,8 @@ fn the_recipe_for_a_limit_that_is_too_tight_ends_the_refusals() -> Result<()> {
     says(
         path,
         &format!(
-            "With a limit of 15, 30/60s, Envoy refuses {} of them, with a capacity of {capacity} still {}, and with \
-             {capacity}, {rate} none.",
+            "With capacity 15 and rate 30/60s, Envoy refuses {} of the requests. With capacity {capacity} and the same \
+             rate, it still refuses {}. With capacity {capacity} and rate {rate}, it refuses none.",
             before?, half?
         ),
     )
