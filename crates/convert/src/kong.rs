@@ -133,10 +133,19 @@ pub(crate) fn convert(files: &[At], objects: &[At], out: &mut Out) {
             out.lost(&object.place(), &message);
         }
     }
+    // Kong merges the files of an installation before it uses them.
+    let mut file = File::default();
     for document in files {
-        let mut file = File::default();
+        let version = document.get("_format_version").text().unwrap_or_default();
+        if version.starts_with("1.") || version.starts_with("2.") {
+            let message = "before version 3.0, Kong finds regular expressions in paths without a leading `~`; convert the \
+                           file with `deck convert` first";
+            out.lost(&document.place(), message);
+        }
         file.read(document, out);
-        file.rules(document, out);
+    }
+    if let Some(first) = files.first() {
+        file.rules(first, out);
     }
 }
 
@@ -167,7 +176,16 @@ fn texts(at: &At) -> Vec<String> {
 impl File {
     fn read(&mut self, document: &At, out: &mut Out) {
         for service in document.get("services").items() {
-            let own = names(&service);
+            if service.get("enabled").truth() == Some(false) {
+                continue;
+            }
+            let mut own = names(&service);
+            if own.is_empty() {
+                own.push(format!(
+                    "service #{}",
+                    self.services.len().saturating_add(1)
+                ));
+            }
             let name = own.first().cloned();
             self.services.push(own);
             self.plugins(&service, (None, name.clone(), None), out);
@@ -200,7 +218,13 @@ impl File {
     fn route(&mut self, at: &At, service: Option<String>, out: &mut Out) {
         let mut own = names(at);
         if own.is_empty() {
-            own.push(at.place().to_string());
+            own.push(format!("route #{}", self.routes.len().saturating_add(1)));
+        }
+        let protocols = texts(&at.get("protocols"));
+        let is_http =
+            |protocol: &String| protocol.starts_with("http") || protocol.starts_with("grpc");
+        if !protocols.is_empty() && !protocols.iter().any(is_http) {
+            return;
         }
         let name = own.first().cloned();
         self.plugins(at, (name, service.clone(), None), out);
@@ -229,6 +253,11 @@ impl File {
             }
             if name != "rate-limiting" {
                 lost(&plugin, ", which has no counterpart", out);
+                continue;
+            }
+            if plugin.get("_config").exists() {
+                let message = ": `_config` is not read; write its fields into the plugin";
+                lost(&plugin, message, out);
                 continue;
             }
             if plugin.get("consumer_group").exists() {
@@ -712,11 +741,15 @@ fn limits(config: &At, is_shared: bool, rule: &mut Rule) -> (Vec<Value>, Vec<(Pe
     for (name, period) in Period::ALL {
         // Kong admits a request while the count is below the configured number, so a fractional
         // number is rounded up.
-        let number = config
-            .get(name)
-            .value()
-            .as_f64()
-            .filter(|number| *number > 0.0);
+        let given = config.get(name);
+        let number = given.value().as_f64().filter(|number| *number > 0.0);
+        if number.is_none() && given.exists() && !given.is_null() {
+            let value = given.value().to_string();
+            rule.differs(format!(
+                "`{name}: {}` is not a number above 0, so the rule has no such limit",
+                quoted(&value)
+            ));
+        }
         if let Some(number) = number {
             found.push((name, period, loudou_words::num::whole(number.ceil())));
             if number.fract() > 0.0 {

@@ -203,9 +203,14 @@ impl Out {
         let stops = rule.fields.get("stop").and_then(Value::as_bool) == Some(true);
         let matched = rule.fields.get("match").map(Value::to_string);
         if stops && matched.is_some_and(|matched| matched.contains("\"regex\":")) {
-            // Otherwise, a client could bypass all later rules with a value that is too long for
-            // the regular expression.
-            rule.set("on_long_value", json!("skip"));
+            // A client may send a value that is too long for the regular expression. It must not escape
+            // the limits of this rule, or bypass all later rules through a rule without limits.
+            let limits = rule.fields.get("limits").and_then(Value::as_array);
+            let has_limits = limits.is_some_and(|limits| !limits.is_empty());
+            rule.set(
+                "on_long_value",
+                json!(if has_limits { "apply" } else { "skip" }),
+            );
         }
         let name = self.unique(&rule.name);
         let mut document = rule.fields.clone();

@@ -61,7 +61,7 @@ pub(crate) fn file(rules: &[Rule], notes: &[(Place, String)], denies_on_outage: 
         for difference in &rule.differences {
             comment(&mut out, "  ", &format!("Differs: {difference}"));
         }
-        line(&mut out, &format!("  - name: {}", rule.name));
+        line(&mut out, &format!("  - name: {}", scalar(&rule.name)));
         for field in ORDER {
             if let Some(value) = rule.fields.get(field) {
                 entry(&mut out, field, value);
