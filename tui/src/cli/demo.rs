@@ -5,6 +5,7 @@ use std::env;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -146,7 +147,12 @@ pub(super) fn prepare(
 fn in_path() -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     let mut programs = env::split_paths(&path).map(|folder| folder.join("envoy"));
-    programs.find(|program| program.is_file())
+    // A shell skips files that cannot be executed, too.
+    let is_program = |program: &PathBuf| {
+        fs::metadata(program)
+            .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    programs.find(is_program)
 }
 
 /// Returns the module in the current folder or in the release that contains this program.
@@ -179,6 +185,8 @@ impl Envoy {
     fn start(program: &Path, module: &Path, token: &str) -> Result<Self> {
         let folder = tempfile::tempdir().context("cannot make a folder for Envoy")?;
         let module = fs::canonicalize(module).with_context(|| shown(module))?;
+        // A shell would look for a name without a slash in PATH.
+        let program = fs::canonicalize(program).with_context(|| shown(program))?;
         let address = free_address().context("no free port")?;
         let config = folder.path().join("envoy.yaml");
         fs::write(&config, configuration(&module, address, token)?)?;
@@ -216,8 +224,8 @@ impl Envoy {
             self.check()?;
             match client.status() {
                 Ok(_) => return Ok(()),
-                Err(error) if clock.now() > READY => {
-                    return Err(error).context(self.end_of_log()?);
+                Err(_) if clock.now() > READY => {
+                    bail!("Envoy does not answer\n{}", self.end_of_log()?);
                 }
                 Err(_) => pause(PAUSE)?,
             }
@@ -271,9 +279,15 @@ fn configuration(module: &Path, address: SocketAddr, token: &str) -> Result<Stri
     });
     let module = module.to_str().context("the module's path is not UTF-8")?;
     init::no_escape("--module", module)?;
-    let text = Proxy::Envoy.configuration(&file.to_string(), module, "");
-    let port = address.port().to_string();
-    Ok(text.replace("8080", &port).replace("9901", "0"))
+    // The ports are replaced before anything else, because the token's hash and the module's path may contain their
+    // digits.
+    let template = Proxy::Envoy.template();
+    let template = template.replace(
+        "port_value: 8080",
+        &format!("port_value: {}", address.port()),
+    );
+    let template = template.replace("port_value: 9901", "port_value: 0");
+    Ok(Proxy::Envoy.filled(&template, &file.to_string(), module, ""))
 }
 
 #[cfg(test)]
@@ -283,9 +297,15 @@ mod tests {
     #[test]
     fn the_configuration_is_valid() {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 12345));
-        let text = configuration(Path::new("/loudou_filter.wasm"), address, "token");
+        let text = configuration(Path::new("/8080/9901/loudou_filter.wasm"), address, "token");
         let text = text.expect("a configuration");
-        assert!(text.contains("port_value: 12345"), "{text}");
+        for part in [
+            "port_value: 12345",
+            "port_value: 0 ",
+            "\"/8080/9901/loudou_filter.wasm\"",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
         let checked = loudou_check::check("envoy.yaml", text.as_bytes(), |_| Vec::new());
         let problems = loudou_check::only_rules(
             "envoy.yaml",

@@ -80,7 +80,7 @@ impl Proxy {
         }
     }
 
-    const fn template(self) -> &'static str {
+    pub(super) const fn template(self) -> &'static str {
         match self {
             Self::Envoy => include_str!("init/envoy.yaml"),
             Self::Istio => include_str!("init/istio.yaml"),
@@ -99,9 +99,14 @@ impl Proxy {
 
     /// Returns the text of the file with these rules.
     pub(super) fn configuration(self, rules: &str, module: &str, image: &str) -> String {
+        self.filled(self.template(), rules, module, image)
+    }
+
+    /// Returns a template for this proxy with these rules.
+    pub(super) fn filled(self, template: &str, rules: &str, module: &str, image: &str) -> String {
         let margin = " ".repeat(self.margin());
         let rules = rules.lines().map(|line| format!("{margin}{line}\n"));
-        let text = self.template().replace("@MODULE@", module);
+        let text = template.replace("@MODULE@", module);
         let text = text.replace("@IMAGE@", image);
         text.replace("@RULES@\n", &rules.collect::<String>())
     }
