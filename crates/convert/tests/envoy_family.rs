@@ -358,9 +358,9 @@ fn settings_of_the_service_filter_are_not_lost() {
     wrong.none();
 }
 
-/// A client with a long value must not avoid the later rules.
+/// A client with a long path must not escape the limit of this path and get the larger limit of a later rule.
 #[test]
-fn rules_that_stop_skip_long_values() {
+fn rules_that_stop_limit_long_values() {
     let mut wrong = Wrong::default();
     let envoy = format!(
         "http_filters:\n- typed_config: {}\nvirtual_hosts:\n- domains: [a.com]\n  routes:\n  - match: {{ prefix: /up }}\n    {}\n  \
@@ -369,7 +369,7 @@ fn rules_that_stop_skip_long_values() {
         local("up", 3),
         local("x", 3)
     );
-    wrong.has(&converted(&[("e", &envoy)]), &["on_long_value: skip"], &[]);
+    wrong.has(&converted(&[("e", &envoy)]), &["on_long_value: apply"], &[]);
     wrong.none();
 }
 

@@ -109,3 +109,94 @@ fn spring() {
 fn kong() {
     assert_snapshot!(converted(&["kong.yaml"]));
 }
+
+/// Converts texts of Kong's files. Returns the rule file and the warnings.
+fn of_kong(texts: &[&str]) -> (String, String) {
+    let sources = texts.iter().map(|text| Source {
+        name: "kong.yaml",
+        bytes: text.as_bytes(),
+    });
+    let sources: Vec<Source<'_>> = sources.collect();
+    let found = convert(&sources).unwrap_or_else(|errors| panic!("{errors:#?}"));
+    accepted(&found.text);
+    let warnings = found.warnings.into_iter().map(|warning| warning.message);
+    (found.text, warnings.collect::<Vec<_>>().join("\n"))
+}
+
+/// A file of Kong in compact JSON, with a service that has these routes and plugins.
+fn kong_file(routes: &str, plugins: &str) -> String {
+    format!(
+        r#"{{"_format_version":"3.0","services":[{{"url":"http://a","routes":[{routes}],"plugins":[{plugins}]}},{{"url":"http://b","routes":[{{"paths":["/b/"]}}]}}]}}"#
+    )
+}
+
+fn per_minute(limit: &str) -> String {
+    format!(r#"{{"name":"rate-limiting","config":{{"limit_by":"ip",{limit}}}}}"#)
+}
+
+#[test]
+fn an_entity_of_kong_without_a_name_is_itself() {
+    let plugin = per_minute(r#""minute":5"#);
+    let routes = format!(r#"{{"paths":["/open/"]}},{{"paths":["/login/"],"plugins":[{plugin}]}}"#);
+    let (text, _) = of_kong(&[&kong_file(&routes, "")]);
+    assert!(
+        text.contains("prefix: /login/") && !text.contains("/open/"),
+        "{text}"
+    );
+    let (text, _) = of_kong(&[&kong_file(r#"{"paths":["/a/"]}"#, &plugin)]);
+    assert!(text.contains("prefix: /a/"), "{text}");
+}
+
+/// The global plugin is in the first file, and its rule must come last.
+#[test]
+fn files_of_kong_are_merged() {
+    let global = format!(
+        r#"{{"_format_version":"3.0","plugins":[{}]}}"#,
+        per_minute(r#""minute":100"#)
+    );
+    let service = kong_file(r#"{"paths":["/a/"]}"#, &per_minute(r#""minute":5"#));
+    let (text, _) = of_kong(&[&global, &service]);
+    let places = ["capacity: 5,", "capacity: 100,"].map(|part| text.find(part));
+    assert!(places[0].is_some() && places[0] < places[1], "{text}");
+}
+
+/// A client must not escape a limit with a path that is too long for the regular expression.
+#[test]
+fn a_rule_of_kong_that_stops_also_limits_long_paths() {
+    let (text, _) = of_kong(&[&kong_file(
+        r#"{"paths":["/a"]}"#,
+        &per_minute(r#""minute":5"#),
+    )]);
+    assert!(
+        text.contains("regex:") && text.contains("on_long_value: apply"),
+        "{text}"
+    );
+}
+
+#[test]
+fn settings_of_kong_that_are_not_converted_are_named() {
+    let file = |limit: &str| kong_file(r#"{"name":"true","paths":["/a/"]}"#, &per_minute(limit));
+    let (_, warnings) = of_kong(&[&file(r#""hour":5,"minute":"${{ env }}","day":0"#)]);
+    for part in ["`minute: ", "`day: 0`"] {
+        assert!(warnings.contains(part), "{part}: {warnings}");
+    }
+    let old = file(r#""hour":5"#).replace("3.0", "2.1");
+    let (_, warnings) = of_kong(&[&old]);
+    assert!(warnings.contains("deck convert"), "{warnings}");
+    let (text, _) =
+        of_kong(&[&file(r#""hour":5"#).replace(r#""url":"http://b","#, r#""enabled":false,"#)]);
+    assert!(!text.contains("/b/"), "{text}");
+}
+
+/// A name that YAML would read as another type is quoted.
+#[test]
+fn names_of_rules_are_strings() {
+    for name in ["true", "null", "123", "1e3", "0x10"] {
+        let routes = format!(
+            r#"{{"name":"{name}","paths":["/a/"],"plugins":[{}]}}"#,
+            per_minute(r#""minute":5"#)
+        );
+        let (text, _) = of_kong(&[&kong_file(&routes, "")]);
+        assert!(text.contains(&format!("name: \"{name}\"")), "{text}");
+    }
+}
