@@ -1,9 +1,9 @@
-//! The admin role of the filter, which serves the HTTP API that the terminal UI calls. A filter
-//! with the data role can also serve the API, below a separate path.
+//! The admin role of the filter, which serves the HTTP API that the terminal UI calls. A filter in
+//! the data role can also serve the API, under a separate path.
 //!
-//! Any worker may receive a request, and all workers return the same response, because they read it
-//! from shared data and metrics. No response occupies a worker for long, because long lists are
-//! split into pages. [`routes`] lists all endpoints.
+//! Any worker may receive a request, and all workers return the same response, because they build
+//! it from shared data and metrics. No response ties up a worker for long, because long lists are
+//! paginated. [`routes`] lists all endpoints.
 
 use std::rc::Rc;
 
@@ -47,12 +47,13 @@ use refused::Refused;
 pub use routes::ROUTES;
 use work_budget::WorkBudget;
 
-/// Timer period in milliseconds until the first check for expired bans, which then sets the timer.
+/// Initial timer period in milliseconds; the first check for expired bans then reschedules the
+/// timer.
 pub const START_TICK_MS: u32 = 1_000;
 /// Maximum size of a request body, in bytes.
 pub const MAX_BODY: usize = 64 * 1024;
 
-/// State of the admin API on one worker.
+/// Per-worker state of the admin API.
 #[derive(Debug)]
 pub struct AdminPlane {
     settings: Settings,
@@ -62,14 +63,13 @@ pub struct AdminPlane {
     refused: Refused,
     /// Time of the next check for expired bans.
     due: Option<Nanos>,
-    /// Timer of the admin role. `None` if a data role serves the API, because the data role has its
-    /// own timer.
+    /// The admin role's timer. `None` if the API is served by a data role, which has its own timer.
     timer: Option<Timer>,
-    /// Path prefix at which a data role serves the API. Empty for the admin role.
+    /// Path prefix under which a data role serves the API. Empty for the admin role.
     at: String,
 }
 
-/// Next step after the headers of an API request have been read.
+/// What to do next once the headers of an API request have been read.
 #[derive(Debug)]
 pub enum Begin {
     /// Send this response now.
@@ -78,7 +78,7 @@ pub enum Begin {
     AwaitBody(Box<Call>),
 }
 
-/// Parses the settings of the admin role.
+/// Parses the admin role's settings.
 pub fn role(document: &Value) -> Result<Settings, Vec<Problem>> {
     config::parse_admin(document)
 }
@@ -109,7 +109,7 @@ impl AdminPlane {
     }
 
     /// Creates the admin API for a data role, whose timer then also serves the API. The first check
-    /// for expired bans is due [`START_TICK_MS`] milliseconds after `now`.
+    /// for expired bans is scheduled for [`START_TICK_MS`] milliseconds after `now`.
     pub fn embedded(admin: Embedded, now: Nanos) -> Self {
         let look = Nanos::from_millis(START_TICK_MS.into());
         Self {
@@ -127,9 +127,9 @@ impl AdminPlane {
         below.is_some_and(|below| matches!(below.first(), None | Some(b'/' | b'?')))
     }
 
-    /// Reads the headers of a request to the embedded API. Unless both ends of the connection are loopback addresses,
-    /// the response is 404. A loopback destination alone is no proof of a local client, because inside a tunnel (HBONE)
-    /// the client chooses the destination address.
+    /// Reads the headers of a request to the embedded API. The response is 404 unless both ends of the connection are
+    /// loopback addresses. A loopback destination alone does not prove that the client is local, because inside a
+    /// tunnel (HBONE) the client chooses the destination address.
     pub fn begin_if_local(&mut self, host: &dyn Host, has_body: bool) -> Begin {
         let reached = auth::address_of(host, auth::DESTINATION);
         let is_local = reached.is_some_and(|address| address.is_loopback());
@@ -152,12 +152,12 @@ impl AdminPlane {
         }
     }
 
-    /// Returns the time at which the timer must fire next.
+    /// Returns the time at which the timer must next fire.
     pub const fn due(&self) -> Option<Nanos> {
         self.due
     }
 
-    /// Shares the cache of decoded rules with the other plugins in this VM.
+    /// Shares the decoded-rule cache with the other plugins in this VM.
     #[must_use]
     pub fn sharing(mut self, caches: &mut RecordCaches) -> Self {
         self.records.sharing(caches);
@@ -174,8 +174,8 @@ impl AdminPlane {
         }
     }
 
-    /// Stores the changed expiry time of a ban, adds events for bans that have expired, and sets
-    /// the timer for the next expiry.
+    /// Stores a ban's changed expiry time, adds events for bans that have expired, and sets the
+    /// timer for the next expiry.
     fn note_ban(&mut self, host: &dyn Host, change: Option<Change<'_>>, now: Nanos) {
         self.due = self.report_bans(host, change, now);
         if let Some(timer) = &mut self.timer {
@@ -196,7 +196,7 @@ impl AdminPlane {
             let record = current::load(host, &self.records, &metrics, now);
             let generation = record.map_or(0, |record| record.generation);
             for event in ended {
-                // An event without a rule stands for bans that [`ban_ends`] counts but does not
+                // An event without a rule represents bans that [`ban_ends`] counts but does not
                 // list.
                 metrics.unbanned(host, event.rule.is_some().into());
                 events::add(
@@ -212,8 +212,8 @@ impl AdminPlane {
         next
     }
 
-    /// Reads the headers of an API request. If the request has no body or the caller lacks access,
-    /// returns the response immediately.
+    /// Reads the headers of an API request. Returns the response immediately if the request has no
+    /// body or the caller lacks access.
     pub fn begin(&mut self, host: &dyn Host, has_body: bool) -> Begin {
         match self.read(host, has_body) {
             Err(refused) => {
@@ -233,9 +233,9 @@ impl AdminPlane {
         reply
     }
 
-    /// Returns how clients may send a JSON body. A data role accepts JSON only in a header: its
-    /// listener rarely sets `allow_on_headers_stop_iteration`, and without that setting the filter
-    /// never receives the request body.
+    /// Returns the ways in which clients may send a JSON body. A data role accepts JSON only in a
+    /// header: `allow_on_headers_stop_iteration` is rarely set on its listener, and without that
+    /// setting the filter never receives the request body.
     const fn ways(&self) -> BodyWays {
         if self.at.is_empty() {
             BodyWays::Any
@@ -244,7 +244,7 @@ impl AdminPlane {
         }
     }
 
-    /// Returns the response to a call whose request body is complete.
+    /// Returns the response to a call whose request body has been fully received.
     pub fn finish(&mut self, host: &dyn Host, mut call: Box<Call>) -> Reply {
         let body = host.request_body(MAX_BODY.saturating_add(1));
         call.body = body.unwrap_or_default();
@@ -289,7 +289,7 @@ impl AdminPlane {
             let detail = "this call takes no body: send its parameters in the query";
             Err(Failure::bad(detail))
         };
-        // The response is based on this record, so all workers must adopt it. The worker that
+        // The response is based on this record, so all workers must switch to it. The worker that
         // changed the record may not have announced the change yet.
         if self.records.mark_announced() {
             let share = &self.settings.store.namespace;

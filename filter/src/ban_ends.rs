@@ -1,11 +1,11 @@
-//! Stores the expiry times of operators' bans, so that an event is added when a ban expires.
+//! Stores the expiry times of operator bans, so that an event is added when a ban expires.
 //!
-//! A ban is stored in its bucket's page, and nothing checks the page when the ban expires. So the
-//! expiry times of all bans are also stored in one shared data value. The worker that set a ban
-//! checks this value when the ban is due to expire, and every worker checks it before it returns
-//! events. The worker that removes an expired ban from the value adds the event, so there is
-//! exactly one event for each ban. If a VM dies, other VMs still find the expiry times. The size of
-//! the value is bounded, so bans beyond a maximum number are only counted.
+//! A ban is stored on its bucket's page, and nothing checks the page when the ban expires. The
+//! expiry times of all bans are therefore also stored in one shared data value. The worker that set
+//! a ban checks this value when the ban is due to expire, and every worker checks it before
+//! returning events. The event is added by the worker that removes the expired ban from the value,
+//! so there is exactly one event per ban. If a VM dies, the expiry times remain available to other
+//! VMs. The size of the value is bounded: bans beyond a maximum number are only counted.
 
 use loudou_api::{Event, EventKind};
 use loudou_limiter::Nanos;
@@ -18,9 +18,9 @@ use crate::events;
 use crate::formats;
 use crate::host::Host;
 
-/// Maximum number of compare-and-swap attempts for a change.
+/// Maximum number of compare-and-swap attempts per change.
 const MAX_TRIES: usize = 64;
-/// Delay before a failed check is retried.
+/// Delay before retrying a failed check.
 const RETRY_AFTER: Nanos = Nanos::from_secs(1);
 
 /// A ban and its expiry time.
@@ -28,7 +28,7 @@ const RETRY_AFTER: Nanos = Nanos::from_secs(1);
 pub(crate) struct BanEnd {
     pub(crate) rule: String,
     pub(crate) key: String,
-    /// Author of the ban.
+    /// Who set the ban.
     pub(crate) by: String,
     pub(crate) until: Nanos,
 }
@@ -37,18 +37,20 @@ pub(crate) struct BanEnd {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Ends {
     bans: Vec<BanEnd>,
-    /// Number of bans that are only counted because [`BAN_ENDS`] bans are already listed, and their
-    /// latest expiry time.
+    /// Number of bans that are counted but not listed because [`BAN_ENDS`] bans are already listed,
+    /// and their latest expiry time.
     others: u64,
     others_until: Nanos,
 }
 
-/// A change of the expiry time of a key's ban.
+/// A change to the expiry time of a key's ban.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change<'a> {
-    /// The key was banned until an expiry time. This ban replaces an earlier ban of the key.
+    /// The key was banned until the given expiry time. This ban replaces any earlier ban on the
+    /// key.
     Banned(&'a BanEnd),
-    /// The key (second field) of a rule (first field) no longer has a ban with an expiry time.
+    /// The given key (second field) of the given rule (first field) no longer has a ban with an
+    /// expiry time.
     Gone(&'a str, &'a str),
 }
 
@@ -95,8 +97,8 @@ impl Ends {
         ends.chain(others).min()
     }
 
-    /// Removes the expired bans. Returns them in the order of their expiry times, with the number
-    /// of expired bans that were only counted.
+    /// Removes the expired bans. Returns them in order of expiry time, along with the number of
+    /// expired bans that were only counted.
     fn expire(&mut self, now: Nanos) -> (Vec<BanEnd>, u64) {
         let mut ended: Vec<BanEnd> = Vec::new();
         self.bans.retain(|end| {
@@ -130,8 +132,8 @@ impl Ends {
     }
 }
 
-/// Stores a change of a key's ban, if there is one, and removes the expired bans. Returns events
-/// for the removed bans, whose generation the caller must set, and the time of the next check.
+/// Stores a change to a key's ban, if there is one, and removes the expired bans. Returns events
+/// for the removed bans (the caller must set their generation), and the time of the next check.
 pub(crate) fn note(
     host: &dyn Host,
     share: &str,
@@ -173,8 +175,8 @@ pub(crate) fn note(
 
 type Swapped = (Vec<BanEnd>, u64, Option<Nanos>);
 
-/// Updates the shared data value. Returns `None` if concurrent writes made every attempt fail, or
-/// if another version of Loudou wrote the value.
+/// Updates the shared data value. Returns `None` if every attempt failed because of concurrent
+/// writes, or if another version of Loudou wrote the value.
 fn swap(
     host: &dyn Host,
     share: &str,
@@ -251,7 +253,7 @@ mod tests {
         assert_eq!(ended[0].detail, "the ban by ops ended 21s ago");
         assert_eq!(ended[0].until_ns, Some(SECOND(10).get()));
         assert_eq!(note(&host, "s", None, SECOND(31)).0, []);
-        // The previous ban of this key has expired, but no call has reported the expiry yet.
+        // The key's previous ban has expired, but no call has reported the expiry yet.
         host.now.set(SECOND(91).get());
         assert_eq!(banned(&host, "longer", 99).0.len(), 1);
     }

@@ -1,10 +1,10 @@
 //! Counts the workers that cannot read the shared rules, so that the admin status can warn about
 //! them.
 //!
-//! Workers may temporarily have different generations of the rules, because a worker reads new
-//! rules only before its next decision. A worker that *cannot* read the rules is a problem: either
-//! another version of Loudou wrote the rules, or shared data failed. While the worker serves
-//! requests, it reports this regularly. Reports expire, so a dead worker soon stops being counted.
+//! Workers may temporarily have different rule generations, because a worker does not read new
+//! rules until its next decision. A worker that *cannot* read the rules indicates a problem: either
+//! another version of Loudou wrote the rules, or shared data failed. Such a worker reports this
+//! regularly while it is serving requests. Reports expire, so dead workers soon stop being counted.
 
 use loudou_limiter::Nanos;
 use loudou_store::swap::swap;
@@ -12,15 +12,15 @@ use loudou_store::swap::swap;
 use crate::bytes::{put_number, take_number};
 use crate::host::{Host, HostStore};
 
-/// Interval between two reports of a worker.
+/// Interval between a worker's reports.
 pub(crate) const INTERVAL: Nanos = Nanos::from_secs(5);
 /// Time after which a report expires.
 const REPORT_LIFETIME: Nanos = Nanos::from_secs(15);
-/// Maximum number of workers whose reports are stored.
+/// Maximum number of workers for which a report is stored.
 const MAX_WORKERS: usize = 64;
 
-/// A worker's report: the time at which the worker was configured, which identifies the worker, and
-/// the time of the report.
+/// A worker's report: the time at which the worker was configured, which serves as its ID, and the
+/// time of the report.
 type Report = (u64, Nanos);
 
 fn key(share: &str) -> Vec<u8> {
@@ -35,9 +35,9 @@ fn read(mut bytes: &[u8], now: Nanos) -> Vec<Report> {
     fresh.take(MAX_WORKERS).collect()
 }
 
-/// Reports that `worker` does not apply the shared rules.
+/// Reports that `worker` is not applying the shared rules.
 pub(crate) fn report(host: &dyn Host, share: &str, worker: Nanos, now: Nanos) {
-    // A failed write is ignored, because the worker soon sends another report.
+    // A failed write is ignored, because the worker will soon send another report.
     let _swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
         let mut reports = read(found.unwrap_or_default(), now);
         reports.retain(|(other, _)| *other != worker.get());
@@ -52,7 +52,7 @@ pub(crate) fn report(host: &dyn Host, share: &str, worker: Nanos, now: Nanos) {
     });
 }
 
-/// Returns the number of workers that do not apply the shared rules.
+/// Returns the number of workers that are not applying the shared rules.
 pub(crate) fn count(host: &dyn Host, share: &str, now: Nanos) -> usize {
     let mut bytes = Vec::new();
     let found = host.shared_get(&key(share), &mut bytes);

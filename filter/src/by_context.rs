@@ -1,12 +1,12 @@
-//! A hash table whose keys are context IDs. No hash function is needed, because Envoy assigns
-//! consecutive IDs, whose lowest bits are evenly distributed.
+//! A hash table keyed by context ID. No hash function is needed, because Envoy assigns consecutive
+//! IDs, so their low bits are evenly distributed.
 
-/// A hash table with open addressing. The size of the table depends on the number of live contexts,
-/// which Envoy bounds.
+/// A hash table with open addressing. The table grows with the number of live contexts, which Envoy
+/// bounds.
 #[derive(Debug)]
 pub struct ByContext<T> {
-    /// The number of slots is zero or a power of two, and at least a quarter are free. A value is
-    /// stored in its home slot or in a later slot, with no free slot in between.
+    /// The number of slots is zero or a power of two, and at least a quarter of them are free. A
+    /// value is stored in its home slot or in a later one, with no free slot in between.
     slots: Vec<Option<(u32, T)>>,
     live: usize,
 }
@@ -21,14 +21,14 @@ impl<T> Default for ByContext<T> {
 }
 
 impl<T> ByContext<T> {
-    /// Returns the value of a context.
+    /// Returns a context's value.
     pub fn get_mut(&mut self, context: u32) -> Option<&mut T> {
         let at = self.find(context)?;
         let (_, value) = self.slots.get_mut(at)?.as_mut()?;
         Some(value)
     }
 
-    /// Inserts a value, replacing the context's earlier value.
+    /// Inserts a value, replacing the context's previous value, if any.
     pub fn insert(&mut self, context: u32, value: T) {
         if let Some(place) = self.get_mut(context) {
             *place = value;
@@ -41,13 +41,13 @@ impl<T> ByContext<T> {
         self.live = self.live.saturating_add(1);
     }
 
-    /// Removes and returns the value of a context.
+    /// Removes and returns a context's value.
     pub fn remove(&mut self, context: u32) -> Option<T> {
         let mut hole = self.find(context)?;
         let (_, removed) = self.slots.get_mut(hole)?.take()?;
         self.live = self.live.saturating_sub(1);
-        // A lookup ends at the first free slot, so the hole must be filled. A later value moves
-        // into the hole unless its home slot comes after the hole.
+        // A lookup stops at the first free slot, so the hole must be filled. A later value is moved
+        // into the hole unless its home slot is after the hole.
         let mut at = self.after(hole);
         while let Some(Some((moved, _))) = self.slots.get(at) {
             let own = self.own(*moved);
@@ -92,7 +92,7 @@ impl<T> ByContext<T> {
         }
     }
 
-    /// Returns the home slot of a context, at which lookups begin.
+    /// Returns a context's home slot, where lookups start.
     fn own(&self, context: u32) -> usize {
         usize::try_from(context).unwrap_or_default() & self.mask()
     }
@@ -179,7 +179,7 @@ mod tests {
             let (mut table, mut map) = (ByContext::default(), BTreeMap::new());
             let mut contexts = numbers(seed, below);
             for (value, action) in (0_u32..20_000).zip(numbers(seed + 100, 3)) {
-                // Multiples of a large power of two all have the same home slot.
+                // Multiples of a large power of two all share the same home slot.
                 let context = contexts.next().expect("it never ends") << (8 * (seed % 3));
                 if action == 0 {
                     assert_eq!(table.remove(context), map.remove(&context));

@@ -1,5 +1,5 @@
-//! Reads the current rule record from shared data. The first worker to read it after an edit has
-//! expired drops the edit.
+//! Reads the current rule record from shared data. The first worker to read the record after an
+//! edit has expired drops the edit.
 
 use std::rc::Rc;
 
@@ -11,9 +11,9 @@ use crate::host::Host;
 use crate::metrics::StoreMetrics;
 use crate::record::{Record, RecordError, Records};
 
-/// Returns the cached record, or reads the record from shared data if a change was announced since
-/// it was cached. So the record includes every change that was announced before the call, and every
-/// edit that was acknowledged.
+/// Returns the cached record, or reads it from shared data if a change has been announced since it
+/// was cached. The record therefore includes every change announced before the call, and every
+/// acknowledged edit.
 pub(crate) fn recent(
     host: &dyn Host,
     records: &Records,
@@ -27,9 +27,9 @@ pub(crate) fn recent(
     load(host, records, metrics, now)
 }
 
-/// Announces a change that this worker has written. `before` is the number of announced changes
-/// before the write. If no other change was announced in between, the worker caches the record that
-/// it wrote.
+/// Announces a change written by this worker. `before` is the number of changes announced before
+/// the write. If no other change has been announced since then, the worker caches the record it
+/// wrote.
 pub(crate) fn announce(
     host: &dyn Host,
     records: &Records,
@@ -46,8 +46,8 @@ pub(crate) fn announce(
     }
 }
 
-/// Reads the record from shared data. If edits have expired, drops them, announces the change, and
-/// adds an event for each dropped edit.
+/// Reads the record from shared data. Drops any expired edits, announces the change, and adds an
+/// event for each dropped edit.
 pub(crate) fn load(
     host: &dyn Host,
     records: &Records,
@@ -60,7 +60,7 @@ pub(crate) fn load(
     let record = records.read(host)?;
     records.keep(&record, changes, now);
     if known.is_some_and(|known| known != record.generation) {
-        // The worker that made this change has not announced it yet, or died before it could.
+        // The worker that made this change has not announced it yet, or died before it could do so.
         metrics.announce_change(host);
     }
     if now < record.next_expiry() {

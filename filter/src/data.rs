@@ -1,11 +1,11 @@
-//! The data role of the filter, which decides each request and returns the request's reserved
-//! tokens when the request ends.
+//! The data role of the filter, which decides each request, and returns its reserved tokens when
+//! the request ends.
 //!
-//! A configuration is activated at the first timer tick or request, not when Envoy configures the
+//! A configuration is activated on the first timer tick or request, not when Envoy configures the
 //! filter. Envoy first configures a canary VM to find out whether the filter accepts the
-//! configuration, and may then reject the update for other reasons. So a canary VM must not change
-//! the rules in force. The first configuration of a process replaces no rules, so it is activated
-//! immediately.
+//! configuration, and may still reject the update for other reasons. A canary VM must therefore not
+//! change the rules in force. A process's first configuration does not replace any rules, so it is
+//! activated immediately.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -41,9 +41,9 @@ mod start;
 /// The verdict on a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum RequestOutcome {
-    /// The request passes, and these headers are added to its response.
+    /// The request passes, with these headers added to its response.
     Pass(Headers),
-    /// The request is held until the timer resumes it, and these headers are added to its response.
+    /// The request is held until the timer resumes it, with these headers added to its response.
     Hold(Headers),
     /// The request is refused with this response.
     Refuse(Reply),
@@ -59,15 +59,16 @@ pub struct HoldState {
 }
 
 impl HoldState {
-    /// Returns true if [`DataPlane::responded`] must be called when the response headers arrive.
+    /// Returns true if [`DataPlane::responded`] needs to be called when the response headers
+    /// arrive.
     pub fn awaits_response(&self) -> bool {
         let reservations = self.reservations.as_ref();
         reservations.is_some_and(Reservations::settles)
     }
 }
 
-/// Adds headers to the current response. The headers of the IETF draft are lists, so the filter
-/// adds its items to the upstream's list. Headers that begin with `x-` have a single value, so the
+/// Adds headers to the current response. The IETF draft's headers are lists, so the filter appends
+/// its items to the upstream's list. Headers that start with `x-` have a single value, so the
 /// filter replaces the upstream's value.
 pub fn put(host: &dyn Host, headers: Headers) {
     for (name, value) in headers {
@@ -79,34 +80,35 @@ pub fn put(host: &dyn Host, headers: Headers) {
     }
 }
 
-/// Interval at which a worker with held requests checks for rule edits. The worker must poll,
-/// because an edit by another worker does not wake it.
+/// Interval at which a worker checks for rule edits while it has held requests. The worker must
+/// poll, because an edit made by another worker does not wake it.
 const EDIT_CHECK_INTERVAL: Nanos = Nanos::from_millis(20);
 
-/// Timer period in milliseconds until the configuration is active.
+/// Timer period, in milliseconds, until the configuration is active.
 pub const START_TICK_MS: u32 = 50;
 
-/// The data role on one worker.
+/// Per-worker state of the data role.
 #[derive(Debug)]
 pub struct DataPlane {
     configuration: Configuration,
     active: Option<Active>,
     /// The worker's leases of fleet-wide limits, if a fleet is configured.
     fleet: Option<Fleet>,
-    /// True while the gauge `fleet.down` counts this worker.
+    /// True while this worker is counted in the gauge `fleet.down`.
     is_alone: Rc<Cell<bool>>,
     /// The embedded admin API, if configured.
     admin: Option<Box<AdminPlane>>,
     waiting: Waiting,
     planning: Planning,
-    /// Requests that no longer wait for a lease, in the order in which they will be decided again.
+    /// Requests that are no longer waiting for a lease, in the order in which they will be decided
+    /// again.
     ready: VecDeque<Ready>,
     timer: Timer,
 }
 
 impl DataPlane {
-    /// Creates a data role whose configuration is not active yet. Until it is, the timer must fire
-    /// every [`START_TICK_MS`] milliseconds.
+    /// Creates a data role whose configuration has not been activated yet. Until it has been, the
+    /// timer must fire every [`START_TICK_MS`] milliseconds.
     pub fn new(file: RuleFile, configured_at: Nanos) -> Self {
         Self {
             configuration: Configuration::new(file, configured_at),
@@ -121,7 +123,7 @@ impl DataPlane {
         }
     }
 
-    /// Shares the cache of decoded rules with the other plugins in this VM.
+    /// Shares the decoded-rule cache with the other plugins in this VM.
     #[must_use]
     pub fn sharing(mut self, caches: &mut RecordCaches) -> Self {
         self.configuration.records.sharing(caches);
@@ -129,7 +131,7 @@ impl DataPlane {
     }
 
     /// Activates the configuration unless it is already active. Returns true if the configuration
-    /// is active afterwards.
+    /// is now active.
     pub fn start(&mut self, host: &dyn Host) -> bool {
         self.start_at(host, host.now()).is_some()
     }
@@ -159,7 +161,7 @@ impl DataPlane {
         self.active.as_mut()
     }
 
-    /// Returns the time at which the timer must fire next.
+    /// Returns the time at which the timer must next fire.
     fn next_tick(&self, now: Nanos) -> Option<Nanos> {
         let active = self.active.as_ref().and_then(Active::due);
         let fleet = self.fleet.as_ref().and_then(Fleet::due);
@@ -221,7 +223,7 @@ impl DataPlane {
         again
     }
 
-    /// Returns the cleanup actions to run if the VM panics.
+    /// Returns the cleanup to perform if the VM panics.
     pub fn cleanup(&self) -> PanicCleanup {
         let share = self.configuration.share();
         self.waiting.cleanup(share, &self.is_alone)
@@ -234,8 +236,8 @@ impl DataPlane {
             .is_some_and(|ticket| self.waiting.holds(ticket))
     }
 
-    /// Releases the resources of a request that ends. The request may have completed or failed, or
-    /// its client may have left while it was held.
+    /// Releases a request's resources when it ends. The request may have completed or failed, or
+    /// its client may have disconnected while it was held.
     pub fn end(&mut self, host: &dyn Host, hold_state: &HoldState) {
         let Some(active) = &mut self.active else {
             return;
@@ -261,22 +263,22 @@ impl DataPlane {
         }
         if let (Some(fleet), false) = (&mut self.fleet, owing.is_empty()) {
             // Other Envoys learn about a key's debt only through the engine, so the key must be
-            // part of the next relay call.
+            // included in the next relay call.
             fleet.decided(host, false, &owing, now);
             self.timer.fire_by(host, self.next_tick(now), now);
         }
     }
 
-    /// Reads the headers of the current response from which the rules compute the request's final
-    /// cost.
+    /// Reads those headers of the current response that the rules use to compute the request's
+    /// final cost.
     pub fn responded(&self, host: &dyn Host, hold_state: &HoldState) {
         if let (Some(active), Some(reservations)) = (&self.active, &hold_state.reservations) {
             reservations.respond(active.read_response(host, reservations));
         }
     }
 
-    /// Decides the current request, which belongs to `stream`. Whatever the outcome, the caller
-    /// must pass the returned hold state to [`Self::end`] when the request ends.
+    /// Decides the current request, which belongs to `stream`. Regardless of the outcome, the
+    /// caller must pass the returned hold state to [`Self::end`] when the request ends.
     pub fn decide(
         &mut self,
         host: &dyn Host,
@@ -310,8 +312,8 @@ impl DataPlane {
         };
         let decided = active.decide(host, &configuration.file, &incoming);
         let decision = self.enter(host, stream, decided, (now, Nanos::MAX));
-        // If the request is not held and no fleet is configured, the decision can affect only the
-        // due time of [`Active`].
+        // If the request is not held and no fleet is configured, the only due time the decision can
+        // affect is [`Active`]'s.
         let needed = if self.fleet.is_none() && !matches!(decision.0, RequestOutcome::Hold(_)) {
             self.active.as_ref().and_then(Active::due)
         } else {
@@ -321,8 +323,8 @@ impl DataPlane {
         decision
     }
 
-    /// Applies the verdict to the request: passes, holds or refuses it. A request that needs a
-    /// lease waits at most until `latest`.
+    /// Applies the verdict by passing, holding or refusing the request. A request that needs a
+    /// lease waits until `latest` at most.
     fn enter(
         &mut self,
         host: &dyn Host,
@@ -385,10 +387,10 @@ impl DataPlane {
     }
 }
 
-/// Returns the response that refuses the current request if shared data cannot be used at all, or
-/// `None` if the request passes. Each rule is evaluated as if its bucket could not be read. So a
-/// rule refuses the request if its `on_error` is `refuse`, if an override bans the key, or if it
-/// refuses requests without a usable key.
+/// Returns the response that refuses the current request when shared data cannot be used at all, or
+/// `None` if the request passes. Each rule is evaluated as if its bucket could not be read. A rule
+/// therefore refuses the request if its `on_error` is `refuse`, if an override bans the key, or if
+/// it refuses requests without a usable key.
 fn refusal_without_store(host: &dyn Host, rules: &[Rule], now: Nanos) -> Option<Reply> {
     let mut request = HostRequest::new(host);
     for rule in rules {
@@ -429,9 +431,9 @@ fn refusal_without_store(host: &dyn Host, rules: &[Rule], now: Nanos) -> Option<
 }
 
 impl DataPlane {
-    /// Embeds the admin API, for deployments that cannot have a listener for the admin role. The
-    /// API is served below a configured path, only on loopback connections. The rules are not
-    /// evaluated for requests to this path.
+    /// Embeds the admin API, for deployments that cannot provide a listener for the admin role. The
+    /// API is served under a configured path, and only on loopback connections. Requests to this
+    /// path are exempt from the rules.
     #[must_use]
     pub fn with_admin(mut self, admin: AdminPlane) -> Self {
         self.admin = Some(Box::new(admin));
@@ -463,10 +465,10 @@ impl DataPlane {
 }
 
 impl DataPlane {
-    /// Activates the configuration immediately if that does not change the rules in force. So the
-    /// first configuration of a process is active before the listeners accept connections, and the
-    /// admin API can show its rules. A later configuration must wait, because Envoy may still
-    /// reject it and does not notify filters of a rejection.
+    /// Activates the configuration immediately if doing so does not change the rules in force. A
+    /// process's first configuration is thus active before the listeners accept connections, and
+    /// the admin API can show its rules. A later configuration must wait, because Envoy may still
+    /// reject it, and does not notify filters when it does.
     pub fn configured(&mut self, host: &dyn Host) {
         let now = host.now();
         if self.configuration.may_start(host, now) {
@@ -485,9 +487,9 @@ impl DataPlane {
     }
 
     /// Holds the current request until the fleet's changes are known, because one of them may ban
-    /// the request's key. Returns `None` if the request must be decided immediately: because the
-    /// changes are known, because the wait for them is over, because no enforced rule matches the
-    /// request, or because the request cannot be held.
+    /// the request's key. Returns `None` if the request must be decided immediately, because the
+    /// changes are already known, the wait for them is over, no enforced rule matches the request,
+    /// or the request cannot be held.
     fn hold_for_changes(
         &mut self,
         host: &dyn Host,

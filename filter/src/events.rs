@@ -1,8 +1,8 @@
-//! Events about changes and their authors, which are stored in shared data and written to Envoy's
-//! log.
+//! Events that report changes and their authors. They are stored in shared data and written to
+//! Envoy's log.
 //!
-//! Events of operators' actions are stored separately from automatic events ([`kept`]), because
-//! clients and upstreams can cause any number of automatic events.
+//! Events for operators' actions are stored separately from automatic events ([`kept`]), because
+//! clients and upstreams can trigger any number of automatic events.
 
 use loudou_api::{Event, EventKind, EventSource};
 use loudou_limiter::Clock;
@@ -22,7 +22,7 @@ mod page;
 
 /// Maximum number of keys that an event lists.
 const NAMED: usize = 8;
-/// Author of automatic events.
+/// Author name used for automatic events.
 pub(crate) const BY_ITSELF: &str = "loudou";
 
 /// Creates an event of `kind`.
@@ -37,16 +37,16 @@ pub(crate) fn event(at: Clock, kind: EventKind, by: &str, generation: u64) -> Ev
     }
 }
 
-/// Adds an event to the ring of its source and to Envoy's log. The change has already been made, so
-/// the event is logged even if it cannot be stored.
+/// Adds an event to its source's ring and to Envoy's log. The change has already been made, so the
+/// event is logged even if it cannot be stored.
 pub(crate) fn add(host: &dyn Host, share: &str, event: &Event) {
     let source = event.kind.source();
     let level = match source {
         EventSource::Operators => LogLevel::Warn,
         EventSource::Filter => LogLevel::Info,
     };
-    // The event is stored before it is logged, so that every logged event can already be found in
-    // the list of events.
+    // The event is stored before it is logged, so that every logged event is already in the list of
+    // events.
     let is_kept = kept::add(host, share, source, &|seq| json(event, seq)) == Ok(true);
     host.log(level, &line(event));
     if !is_kept {
@@ -55,8 +55,8 @@ pub(crate) fn add(host: &dyn Host, share: &str, event: &Event) {
     }
 }
 
-/// Returns the JSON of an event for storage, which has at most [`EVENT`] bytes. Details and a
-/// reason that are too long are truncated here, but not in the log.
+/// Returns the JSON of an event for storage, which is at most [`EVENT`] bytes long. Overlong
+/// details and reasons are truncated here, but not in the log.
 fn json(event: &Event, seq: u64) -> Vec<u8> {
     let mut event = Event {
         seq,
@@ -74,8 +74,8 @@ fn json(event: &Event, seq: u64) -> Vec<u8> {
     Vec::new()
 }
 
-/// Shortens a string by at least `bytes` bytes. If the string is too short for that, only an
-/// ellipsis remains.
+/// Shortens a string by at least `bytes` bytes. If the string is too short for that, it is replaced
+/// by an ellipsis.
 fn shorten(text: &mut String, bytes: usize) {
     const MARK: char = '…';
     let end = text
@@ -85,8 +85,8 @@ fn shorten(text: &mut String, bytes: usize) {
     text.push(MARK);
 }
 
-/// Adds the events for a rule's edits that have ended: one event for the edit of the rule, and one
-/// for the overrides of keys.
+/// Adds the events for a rule's edits that have ended: one for the edit of the rule itself, and one
+/// for the overrides.
 pub(crate) fn add_ended(host: &dyn Host, share: &str, over: &Over<'_>, ended: &Ended) {
     let event = |detail: String| Event {
         rule: Some(ended.rule.clone()),
@@ -112,16 +112,16 @@ pub(crate) fn add_ended(host: &dyn Host, share: &str, over: &Over<'_>, ended: &E
     add(host, share, &event);
 }
 
-/// Common fields of the events that report ended edits.
+/// Fields common to the events that report ended edits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Over<'a> {
     pub(crate) at: Clock,
     pub(crate) kind: EventKind,
     pub(crate) generation: u64,
-    /// Text of the event that reports the end of a rule's edit.
+    /// Text of the event that reports that a rule's edit has ended.
     pub(crate) edit: &'a str,
-    /// End of the text of the event that reports ended overrides. The text begins like `the
-    /// override of alice`.
+    /// End of the text of the event that reports that overrides have ended. The text starts with a
+    /// phrase like `the override of alice`.
     pub(crate) keys: &'a str,
 }
 
@@ -132,7 +132,7 @@ fn line(event: &Event) -> String {
         .as_deref()
         .map(|key| format!("\"{}\"", escaped(key)));
     // The arrow between old and new values is the only non-ASCII character that the filter itself
-    // puts into details.
+    // uses in details.
     let detail = escaped(&event.detail.replace('→', "->"));
     format!(
         "{}: rule {}, key {}: {detail} (by {}; reason: \"{}\"; generation {})",
@@ -159,12 +159,12 @@ struct Head<'a> {
     more: bool,
 }
 
-/// Selects the events that a caller requests.
+/// Selects which events a caller requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
-    /// Sequence number of the last event that the caller has received.
+    /// Sequence number of the last event the caller has received.
     pub(crate) after: u64,
-    /// True if `after` is a sequence number of another Envoy process. In this case, all events are
+    /// True if `after` is a sequence number from another Envoy process. If so, all events are
     /// returned, as if `after` were 0.
     pub(crate) is_other: bool,
     /// Source of the events. `None` for all sources.
@@ -196,11 +196,10 @@ pub(crate) fn body(
     };
     let head = serde_json::to_vec(&head).unwrap_or_default();
     let rest = head.get(1..).unwrap_or_default();
-    // The stored events are valid JSON, unless another program has overwritten them.
+    // The stored events are valid JSON unless another program has overwritten them.
     let with = |events: &[u8]| [b"{\"events\":[", events, b"],", rest].concat();
     let body = with(&page.events);
-    // UTF-8 is checked separately, because the JSON parser does not validate strings that it
-    // ignores.
+    // UTF-8 is checked separately, because the JSON parser does not validate the strings it skips.
     let is_text = str::from_utf8(&body).is_ok();
     let is_json = is_text && serde_json::from_slice::<IgnoredAny>(&body).is_ok();
     Ok(if is_json { body } else { with(b"") })

@@ -1,14 +1,14 @@
-//! Fleet state of one worker: the tokens that it requests from the relay, and the held requests
-//! that wait for the tokens.
+//! Per-worker fleet state: the tokens the worker requests from the relay, and the held requests
+//! that are waiting for them.
 //!
-//! A fleet is a group of Envoys that share limits. The *engine* is a Redis or Valkey that stores
-//! the balance of each limit, and the *relay* is a service in front of the engine. The relay leases
-//! tokens to the Envoys, which then decide requests without a network call.
+//! A fleet is a group of Envoys that share limits. The *engine* is Redis or Valkey, which stores
+//! each limit's balance, and the *relay* is a service in front of the engine. The relay leases
+//! tokens to the Envoys, which can then decide requests without a network call.
 //!
-//! A call requests tokens for all keys that need them, and the callback for its response sends the
-//! next call. Several calls are in flight only if the relay is slow. Each worker calls the relay
-//! for its own held requests, so no worker has to wake another. The limiter core decides whether a
-//! request waits for tokens ([`loudou_limiter::lease`]). This module sends the calls and applies
+//! A call requests tokens for all keys that need them, and its response callback sends the next
+//! call. More than one call is in flight only if the relay is slow. Each worker calls the relay for
+//! its own held requests, so no worker needs to wake another. Whether a request waits for tokens is
+//! decided by the limiter core ([`loudou_limiter::lease`]). This module sends the calls and applies
 //! the responses.
 
 use std::cell::Cell;
@@ -46,18 +46,19 @@ pub(crate) use heartbeat::know_changes;
 /// Maximum number of relay calls in flight per worker.
 const MAX_CALLS_IN_FLIGHT: usize = 4;
 /// While a call is in flight, the next call is delayed until this fraction of the timeout (1/4) has
-/// passed, so that the next call includes more keys.
+/// passed, so that it can include more keys.
 const RECENT_CALL_DIVISOR: u64 = 4;
-/// A refill is delayed by this fraction of a lease (1/16) so that one call can batch many keys. A
-/// refill is requested when the key's remaining tokens last for about a quarter of a lease.
+/// A refill is delayed by this fraction of a lease (1/16), so that a single call can cover many
+/// keys. A refill is requested when the key's remaining tokens will last for about a quarter of a
+/// lease.
 const REFILL_DELAY_DIVISOR: u64 = 16;
-/// Maximum delay of a refill, which applies to long leases.
+/// Maximum refill delay, which applies to long leases.
 const MAX_REFILL_DELAY: Nanos = Nanos::from_millis(20);
 /// Maximum number of keys in a call. The relay accepts more keys, but processing this many already
 /// takes a quarter of its default deadline.
 const KEYS_PER_CALL: usize = 128;
 
-/// Gives access to the rules in force and their buckets, to which the engine's responses are
+/// Provides access to the rules in force and their buckets, to which the engine's responses are
 /// applied. The data role implements it.
 pub(crate) trait RulesInForce {
     /// Returns the ID of the Envoy process: 16 hexadecimal digits.
@@ -66,9 +67,9 @@ pub(crate) trait RulesInForce {
     /// Adds an event about the fleet.
     fn report(&self, host: &dyn Host, what: (EventKind, &str), now: Nanos);
 
-    /// Calls `change` with the lease of a key, and stores the lease. Returns the result of
-    /// `change`, the rule's name and the terms of the lease. Returns `None` if the rule or the
-    /// bucket no longer exists, if the store failed, or if `change` returned `None`.
+    /// Calls `change` with a key's lease, and stores the lease. Returns the result of `change`, the
+    /// rule's name and the lease terms. Returns `None` if the rule or the bucket no longer exists,
+    /// if the store failed, or if `change` returned `None`.
     fn change_lease<T>(
         &self,
         host: &dyn Host,
@@ -88,12 +89,12 @@ pub(crate) trait RulesInForce {
         now: Nanos,
     ) -> ChangesProgress;
 
-    /// Applies received changes, for a bounded time. Returns true if all received changes are now
-    /// in force.
+    /// Applies received changes for a bounded amount of time. Returns true if all received changes
+    /// are now in force.
     fn apply_due(&self, host: &dyn Host, now: Nanos) -> bool;
 
     /// Checks whether changes must be applied again, because the rules may have been reconfigured
-    /// since.
+    /// since then.
     fn recheck_changes(&self, host: &dyn Host, now: Nanos);
 }
 
@@ -101,15 +102,15 @@ pub(crate) trait RulesInForce {
 /// returns `None` too.
 pub(crate) type LeaseChange<'a, T> = dyn FnMut(&mut Lease, &Terms) -> Option<T> + 'a;
 
-/// State of the fleet's changes after a response.
+/// Progress in exchanging the fleet's changes, after a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChangesProgress {
-    /// The response contains nothing about changes.
+    /// The response says nothing about changes.
     Nothing,
     /// There are more changes to send or receive.
     More,
-    /// This Envoy has received all changes that the engine has. `is_current` is true if they are
-    /// also in force.
+    /// This Envoy has received all of the engine's changes. `is_current` is true if they are also
+    /// in force.
     All { is_current: bool },
 }
 
@@ -117,38 +118,38 @@ pub(crate) enum ChangesProgress {
 pub(crate) struct Wanted {
     pub(crate) id: BucketId,
     pub(crate) key: String,
-    /// Cost of the waiting request. 0 for a refill.
+    /// Cost of the waiting request, or 0 for a refill.
     pub(crate) cost: u64,
-    /// Time until which the request waits.
+    /// Time at which the request stops waiting.
     pub(crate) until: Nanos,
 }
 
-/// Fleet state of one worker.
+/// Per-worker fleet state.
 #[derive(Debug)]
 pub(crate) struct Fleet {
     settings: FleetSettings,
     namespace: String,
     breaker: Breaker,
-    /// Number of consecutive relay responses without any answer from the engine.
+    /// Number of consecutive relay responses that contained no answer from the engine.
     empty: u32,
     due_keys: DueKeys,
     early: AwaitingChanges,
     /// Calls in flight, in the order in which they were sent.
     calls_in_flight: Vec<CallInFlight>,
     metrics: FleetMetrics,
-    /// True while the gauge `fleet.down` counts this worker. The flag is shared with the VM's
-    /// [`PanicCleanup`](crate::waiting::PanicCleanup).
+    /// True while this worker is counted in the `fleet.down` gauge. The flag is shared with the
+    /// VM's [`PanicCleanup`](crate::waiting::PanicCleanup).
     is_alone: Rc<Cell<bool>>,
-    /// Number of Envoys in the fleet, as last reported by the engine or as assumed in the settings.
-    /// At least 1.
+    /// Number of Envoys in the fleet, as last reported by the engine, or else as assumed in the
+    /// settings. At least 1.
     envoys: u32,
-    /// Time of the last response to this worker. Zero before the first response.
+    /// Time at which this worker last received a response. Zero before the first response.
     answered_at: Nanos,
     /// Time at which this worker last recorded a response in the shared heartbeat state.
     answer_shared_at: Nanos,
-    /// True if no worker of this Envoy gets responses.
+    /// True if none of this Envoy's workers are getting responses.
     is_silent: bool,
-    /// Time at which this worker next checks whether it must send a heartbeat.
+    /// Time at which this worker will next check whether it must send a heartbeat.
     next_turn_check: Nanos,
 }
 
@@ -222,7 +223,7 @@ impl Fleet {
         }
     }
 
-    /// Returns the time at which the timer must fire next.
+    /// Returns the time at which the timer must next fire.
     pub(crate) fn due(&self) -> Option<Nanos> {
         let may_call = match self.breaker.state() {
             State::Closed => None,
@@ -234,9 +235,9 @@ impl Fleet {
         earlier(earlier(may_call, waited), Some(self.next_turn_check))
     }
 
-    /// Handles a timer tick. A few times per second, one worker of this Envoy sends a heartbeat, by
-    /// which the engine counts the Envoy and exchanges changes with it. A worker whose circuit
-    /// breaker is open sends a heartbeat to check whether the relay responds again.
+    /// Handles a timer tick. A few times per second, one of this Envoy's workers sends a heartbeat,
+    /// which the engine uses to count the Envoy and exchange changes with it. A worker whose
+    /// circuit breaker is open sends a heartbeat to check whether the relay is responding again.
     pub(crate) fn tick(
         &mut self,
         host: &dyn Host,
@@ -264,8 +265,8 @@ impl Fleet {
         ready
     }
 
-    /// Sends a heartbeat, by which the engine counts this Envoy. The call also reports local
-    /// changes and fetches the changes of other Envoys.
+    /// Sends a heartbeat, which the engine uses to count this Envoy. The call also reports local
+    /// changes and fetches changes from other Envoys.
     fn send_heartbeat(
         &mut self,
         host: &dyn Host,
@@ -289,7 +290,8 @@ impl Fleet {
         self.send_call(host, active, (&body, reported), now)
     }
 
-    /// Returns the earliest time of the next call for keys, provided that any key needs tokens.
+    /// Returns the earliest time at which the next call for keys may be sent, if any key needs
+    /// tokens.
     fn next_call_at(&self) -> Nanos {
         let young = Nanos::new(self.settings.timeout.get().div_euclid(RECENT_CALL_DIVISOR));
         let last = self.calls_in_flight.last();
@@ -377,8 +379,8 @@ impl Fleet {
         })
     }
 
-    /// Handles the response to a call, or the failure of the call. Returns the requests that must
-    /// be decided again.
+    /// Handles the response to a call, or the call's failure. Returns the requests that must be
+    /// decided again.
     pub(crate) fn called(
         &mut self,
         host: &dyn Host,
@@ -419,8 +421,8 @@ impl Fleet {
         answer: &Answer,
         now: Nanos,
     ) -> Vec<Ready> {
-        // 0 Envoys means that the relay responded, but the engine node that counts the Envoys did
-        // not.
+        // A count of 0 means that the relay responded, but the engine node that counts the Envoys
+        // did not.
         if answer.envoys == 0 {
             self.note_empty(host, active, now);
             return Vec::new();
@@ -435,8 +437,8 @@ impl Fleet {
         }
     }
 
-    /// Records in the shared heartbeat state that the engine has answered. Returns true if the last
-    /// fleet event reported an outage.
+    /// Records in the shared heartbeat state that the engine has responded. Returns true if the
+    /// last fleet event reported an outage.
     fn note_answer(&mut self, host: &dyn Host, envoys: Option<u64>, now: Nanos) -> bool {
         let report_detail =
             envoys.is_some() || now.since(self.answer_shared_at) >= heartbeat::INTERVAL;
@@ -472,9 +474,9 @@ impl Fleet {
                     }
                     None => lease.failed(now, jitter),
                 }
-                // If the engine has denied the key before, the failure leaves the denial in effect,
-                // and cheaper requests of the key would cause another call immediately. So these
-                // requests are decided without the engine.
+                // If the engine has previously denied the key, the denial stays in effect despite
+                // the failure, and cheaper requests for the key would immediately trigger another
+                // call. These requests are therefore decided without the engine.
                 let would_ask = grant.is_none() && !lease.is_alone(now);
                 Some((lease.is_due(terms, now), would_ask))
             });
@@ -528,7 +530,7 @@ impl Fleet {
     }
 }
 
-// Calls in flight, and the held requests that wait for them.
+// Calls in flight, and the held requests that are waiting for them.
 
 /// A key for which a call in flight has requested tokens.
 #[derive(Debug)]
@@ -536,11 +538,11 @@ struct Asked {
     id: BucketId,
     key: String,
     request: TokenRequest,
-    /// Requests that wait for the key's tokens.
+    /// Requests that are waiting for the key's tokens.
     requests: Vec<Ticket>,
 }
 
-/// A request that no longer waits for the relay and must be decided again.
+/// A request that is no longer waiting for the relay and must be decided again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ready {
     pub(crate) ticket: Ticket,
@@ -555,8 +557,8 @@ impl Ready {
         }
     }
 
-    /// Creates the entry for a request that has not been decided yet, because it waited for the
-    /// fleet's changes.
+    /// Creates the entry for a request that has not been decided yet, because it was waiting for
+    /// the fleet's changes.
     const fn early(ticket: Ticket) -> Self {
         Self {
             ticket,
@@ -564,8 +566,8 @@ impl Ready {
         }
     }
 
-    /// Creates the entry for a request that is decided without the engine, to avoid another call
-    /// right after a failed call.
+    /// Creates the entry for a request that is decided without the engine, to avoid making another
+    /// call right after a failed one.
     const fn failed(ticket: Ticket) -> Self {
         Self {
             ticket,

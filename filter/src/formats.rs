@@ -1,19 +1,20 @@
-//! Format versions of shared data values that other builds of the filter may have written. For each
-//! value, this module lists the version that this build writes and the versions that it reads.
+//! Format versions of the shared data values that other builds of the filter may have written. For
+//! each value, this module lists the version that this build writes and the versions that it can
+//! read.
 //!
 //! | value | key | version | reads |
 //! | --- | --- | --- | --- |
-//! | record of the rules | `rules` | [`RECORD`] | this version, with optional parts of a later build |
-//! | pages of buckets | version and number | [`loudou_store::page::KIND`] | this version |
+//! | rule record | `rules` | [`RECORD`] | this version, with optional parts from a later build |
+//! | bucket pages | version and number | [`loudou_store::page::KIND`] | this version |
 //! | events | `tail` | [`EVENTS`] | this version (segments have none) |
-//! | ends of bans | `banends` | [`BAN_ENDS`] | this version |
-//! | changes that travel | `changes` | [`CHANGES`] | this version |
+//! | ban expiry times | `banends` | [`BAN_ENDS`] | this version |
+//! | fleet changes | `changes` | [`CHANGES`] | this version |
 //!
-//! No version has changed since the first release, so this build has no code that reads earlier
-//! versions. A build that changes the version of a value must use a new key, read the value under
-//! the earlier key if the new key is missing, and list both versions here. If a value under one of
-//! this build's keys has an unexpected version, this build does not overwrite it, because the build
-//! that wrote it may still be running. The admin status warns about the value.
+//! No version has changed since the first release, so this build has no code for reading earlier
+//! versions. A build that changes a value's version must use a new key, read the value under the
+//! old key if the new key is missing, and list both versions here. If a value under one of this
+//! build's keys has an unexpected version, this build does not overwrite it, because the build that
+//! wrote it may still be running. The admin status shows a warning about the value.
 
 use loudou_store::{SharedData, Table, page};
 
@@ -23,17 +24,17 @@ use crate::record::Record;
 
 /// Format version of the rule record.
 pub(crate) const RECORD: u8 = 4;
-/// Magic bytes at the start of a rule record, before its version.
+/// Magic bytes at the start of a rule record, preceding its version.
 pub(crate) const RECORD_NAME: [u8; 7] = *b"loudou:";
 /// Format version of the tail of the event list.
 pub(crate) const EVENTS: u64 = 1;
-/// Format version of the expiry times of bans.
+/// Format version of the ban expiry times.
 pub(crate) const BAN_ENDS: u64 = 1;
 /// Format version of the fleet's changes.
 pub(crate) const CHANGES: u64 = 1;
 
-/// Values that begin with their version. For each value: its key, a description, the version, and
-/// what does not work if the value is unreadable.
+/// Values that start with their version. Each entry consists of the key, a description, the
+/// version, and what does not work if the value is unreadable.
 const NUMBERED: [(&str, &str, u64, &str); 3] = [
     ("tail", "events", EVENTS, "events are in Envoy's log only"),
     (
@@ -61,8 +62,7 @@ pub fn of_all_values() -> u32 {
 }
 
 /// Returns true if this build can read the bucket table and all versioned values. Hosts that
-/// persist shared data call this function before they use values that an earlier process has
-/// written.
+/// persist shared data call this function before using values written by an earlier process.
 pub fn are_sound(store: &mut dyn SharedData, share: &str) -> bool {
     let mut bytes = Vec::new();
     let mut read = |name: &str| {
@@ -77,14 +77,14 @@ pub fn are_sound(store: &mut dyn SharedData, share: &str) -> bool {
     is_record && are_numbered && Table::find(store, share).is_ok()
 }
 
-/// Returns true if the value with this key is valid only for the current Envoy process, so that it must not be kept
-/// across restarts. Such values are the ID of the newest connection, because every process restarts its connection IDs,
-/// and the list of workers that are behind.
+/// Returns true if the value with this key is valid only for the current Envoy process and must therefore not be kept
+/// across restarts. These values are the ID of the newest connection, because every process numbers its connections
+/// from the start, and the list of workers that are behind.
 pub fn is_of_process(key: &[u8]) -> bool {
     key.ends_with(b":newest") || key.ends_with(b":behind")
 }
 
-/// Returns true if a value begins with a version other than `version`.
+/// Returns true if a value starts with a version other than `version`.
 pub(crate) fn is_other(mut value: &[u8], version: u64) -> bool {
     take_number(&mut value).is_some_and(|found| found != version)
 }

@@ -1,5 +1,5 @@
-//! Runs requests and admin calls on one worker on the fake host, optionally with damaged shared data. `cargo xtask
-//! fuzz` uses it.
+//! Runs requests and admin API calls through a single worker on the fake host, optionally with corrupted shared data.
+//! `cargo xtask fuzz` uses it.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::data::{self, DataPlane, RequestOutcome};
 use crate::host::fake::FakeHost;
 use crate::host::{Host as _, MetricKind, Reply};
 
-/// The shared data and the time at the end of a worker.
+/// Shared data and clock time that a worker leaves behind when it stops.
 #[derive(Clone, Debug)]
 pub struct LeftState {
     store: MemoryStore,
@@ -31,7 +31,7 @@ impl LeftState {
     }
 }
 
-/// A data role and an admin role that use the same shared data.
+/// A data role and an admin role that operate on the same shared data.
 #[expect(missing_debug_implementations, reason = "the fake host is not printed")]
 pub struct World {
     host: FakeHost,
@@ -41,11 +41,11 @@ pub struct World {
 }
 
 impl World {
-    /// Creates a worker with these rules, on the shared data that an earlier worker has left.
+    /// Creates a worker with these rules that continues from the state left by an earlier worker.
     pub fn new(file: RuleFile, admin: AdminSettings, left: &LeftState) -> Self {
         let host = FakeHost::default();
         host.now.set(left.now.get());
-        // Each reading advances the clock, so that loops with a time limit terminate.
+        // Each clock reading advances the clock, so that loops with a time limit terminate.
         host.runs_by.set(1_000);
         *host.store.borrow_mut() = left.store.clone();
         let share = admin.store.namespace.clone();
@@ -88,7 +88,7 @@ impl World {
         self.data.tick(&self.host);
     }
 
-    /// Decides the current request and ends it. Returns the response if the request was refused.
+    /// Decides and then ends the current request. Returns the response if the request was refused.
     pub fn decide(&mut self, stream: u32) -> Option<Reply> {
         let (outcome, hold_state) = self.data.decide(&self.host, stream, false);
         let reply = match outcome {
@@ -102,7 +102,7 @@ impl World {
         reply
     }
 
-    /// Handles the current request as a call of the admin API, and returns the response.
+    /// Handles the current request as an admin API call and returns the response.
     pub fn call(&mut self, has_body: bool) -> Reply {
         match self.admin.begin(&self.host, has_body) {
             Begin::Answer(reply) => reply,
@@ -110,14 +110,14 @@ impl World {
         }
     }
 
-    /// Returns all values in shared data, in a stable order.
+    /// Returns all shared data values, in a stable order.
     pub fn shared(&self) -> Vec<Vec<u8>> {
         let store = self.host.store.borrow();
         store.iter().map(|(_, value)| value.to_vec()).collect()
     }
 
     /// Replaces the value at `index` in [`Self::shared`], where `index` is taken modulo the number
-    /// of values. Then announces a rule change, so that the worker reads the rules again.
+    /// of values. Then announces a rule change, so that the worker re-reads the rules.
     pub fn damage(&mut self, index: usize, value: &[u8]) {
         let store = self.host.store.borrow();
         let keys: Vec<Vec<u8>> = store.iter().map(|(key, _)| key.to_vec()).collect();

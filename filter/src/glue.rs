@@ -1,10 +1,10 @@
-//! Connects the callbacks of proxy-wasm to the two roles. No other module depends on proxy-wasm.
+//! Connects the proxy-wasm callbacks to the two roles. No other module depends on proxy-wasm.
 //!
-//! This module contains no decision logic. [`exports`] has the functions that Envoy calls, and
+//! This module contains no decision logic. [`exports`] contains the functions that Envoy calls, and
 //! [`abi`] wraps the host functions that Envoy provides. The functions in both modules must not
-//! panic, because a panic would kill the VM and with it every request on the worker. Plugins of
-//! both roles may share a VM, so this module looks up the plugin or request of each callback by its
-//! context ID.
+//! panic, because a panic would kill the VM and with it every request on the worker. Plugins with
+//! different roles may share a VM, so this module uses the context ID to find the plugin or request
+//! that each callback is for.
 
 use self::abi::EnvoyHost;
 use crate::RecordCaches;
@@ -21,13 +21,12 @@ use loudou_rules::config::FILE_IN_WASM;
 mod abi;
 mod exports;
 
-/// Talc needs half as much code as the standard library's allocator, which takes 7 KiB in the Wasm
-/// module.
+/// Talc is half the size of the standard library's allocator, which adds 7 KiB to the Wasm module.
 #[global_allocator]
 static MEMORY: Recycled<talc::wasm::WasmDynamicTalc> =
     Recycled::new(talc::wasm::new_wasm_dynamic_allocator());
 
-/// What Envoy does after a callback. The values are defined by the ABI.
+/// What Envoy should do after a callback. The values are defined by the ABI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 enum Action {
@@ -49,24 +48,24 @@ impl From<role::Action> for Action {
 /// State of the VM.
 #[derive(Default)]
 struct Vm {
-    /// Root contexts by context ID. There are only a few, so a list is as fast as a map.
+    /// Root contexts by context ID. There are only a few of them, so a list is as fast as a map.
     roots: Vec<(u32, Root)>,
     streams: ByContext<Stream>,
-    /// Decoded rules, shared by the plugins in this VM.
+    /// Decoded rules, shared by all plugins in this VM.
     caches: RecordCaches,
 }
 
-/// A root context, which is a plugin on this worker. `None` until the plugin is configured.
+/// A root context, which represents a plugin on this worker. `None` until the plugin is configured.
 type Root = Option<Role>;
 
-/// A stream context, which is a request.
+/// A stream context, which represents a request.
 #[derive(Default)]
 struct Stream {
     root: u32,
     request: role::Stream,
 }
 
-/// Rejects settings that the filter does not support in Wasm.
+/// Rejects settings that are not supported in Wasm.
 fn in_wasm(read: (Plugin, Vec<String>)) -> Result<(Plugin, Vec<String>), Vec<String>> {
     match &read.0 {
         Plugin::Data(file, _) if file.store.file.is_some() => {
@@ -77,8 +76,8 @@ fn in_wasm(read: (Plugin, Vec<String>)) -> Result<(Plugin, Vec<String>), Vec<Str
 }
 
 impl Vm {
-    /// Creates a context. If `root` is 0, it is a root context; otherwise, it is a stream context
-    /// of the plugin `root`.
+    /// Creates a context. If `root` is 0, creates a root context; otherwise, creates a stream
+    /// context for the plugin `root`.
     fn create(&mut self, context: u32, root: u32) {
         if root == 0 {
             self.put(context, None);
@@ -144,7 +143,7 @@ impl Vm {
         }
     }
 
-    /// Passes the response to a call, or the failure of the call, to the plugin that made the call.
+    /// Delivers the response or failure of an HTTP call to the plugin that made the call.
     fn called(&mut self, root: u32, call: u32, size: u32) {
         if let Some(Some(role)) = self.root(root) {
             let size = usize::try_from(size).unwrap_or(usize::MAX);
@@ -164,7 +163,7 @@ impl Vm {
         }
     }
 
-    /// Returns a request and the role of its plugin.
+    /// Returns a request and its plugin's role.
     fn find(&mut self, context: u32) -> Option<(&mut role::Stream, &mut Role)> {
         let stream = self.streams.get_mut(context)?;
         let mut roots = self.roots.iter_mut();
@@ -211,7 +210,7 @@ impl Vm {
     }
 
     /// Handles the end of a context: a request that has completed or failed, or a plugin that is
-    /// replaced.
+    /// being replaced.
     fn done(&mut self, context: u32) {
         if let Some(stream) = self.streams.remove(context) {
             if let Some(Some(role)) = self.root(stream.root) {
@@ -227,8 +226,8 @@ impl Vm {
     }
 }
 
-/// Panics or damages the shared rules if a header in a test requests it. Only builds with the
-/// feature `trap-for-tests` read the header.
+/// Panics or corrupts the shared rules if a test requests this with a header. The header is only
+/// read in builds with the `trap-for-tests` feature.
 #[cfg(feature = "trap-for-tests")]
 fn trap_on_request() {
     match EnvoyHost.request_header("x-loudou-trap").as_deref() {
@@ -237,7 +236,7 @@ fn trap_on_request() {
     }
 }
 
-/// Overwrites the shared rules with an unreadable value, and announces the change.
+/// Overwrites the shared rules with an unreadable value and announces the change.
 #[cfg(feature = "trap-for-tests")]
 fn damage() {
     let host = EnvoyHost;

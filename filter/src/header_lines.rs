@@ -1,17 +1,17 @@
-//! The header lines of a request, in the encoding of the proxy-wasm ABI: the number of lines, the
-//! lengths of all names and values, and then all names and values, each followed by a NUL byte.
+//! A request's header lines, in the proxy-wasm ABI's encoding: the number of lines, the lengths of
+//! all names and values, and then all names and values, each followed by a NUL byte.
 
 /// All headers of a request, including pseudo-headers, in their original order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderLines(Vec<u8>);
 
 impl HeaderLines {
-    /// Wraps headers that are encoded as the ABI defines.
+    /// Wraps headers in the ABI's encoding.
     pub const fn new(serialized: Vec<u8>) -> Self {
         Self(serialized)
     }
 
-    /// Iterates over the values of all lines of the header `name`, which must be in lower case.
+    /// Iterates over the values of all lines of the header `name`, which must be lowercase.
     pub fn of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
         // Envoy stores the `host` header as `:authority`.
         let name = if name == "host" { ":authority" } else { name };
@@ -44,7 +44,7 @@ fn number(bytes: &[u8]) -> Option<(usize, &[u8])> {
     Some((number, rest))
 }
 
-/// Encodes names and values as the ABI defines.
+/// Encodes names and values in the ABI's encoding.
 pub fn serialized<'a>(
     pairs: impl ExactSizeIterator<Item = (&'a [u8], &'a [u8])> + Clone,
 ) -> Vec<u8> {

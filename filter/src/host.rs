@@ -17,7 +17,7 @@ use crate::header_lines::HeaderLines;
 )]
 pub(crate) mod fake;
 
-/// ID that the host has assigned to a metric.
+/// ID that the host assigned to a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetricId(pub u32);
 
@@ -26,7 +26,7 @@ pub struct MetricId(pub u32);
 pub enum MetricKind {
     /// A value that only increases.
     Counter,
-    /// A value that increases and decreases.
+    /// A value that can increase and decrease.
     Gauge,
     /// A distribution of recorded values.
     Histogram,
@@ -37,18 +37,18 @@ pub enum MetricKind {
 pub enum LogLevel {
     /// Information.
     Info,
-    /// A condition that needs attention.
+    /// A condition that requires attention.
     Warn,
     /// A failure.
     Error,
 }
 
-/// A header that the filter adds: its name and value.
+/// Name and value of a header that the filter adds.
 pub type Header = (Cow<'static, str>, String);
 /// Headers that the filter adds.
 pub type Headers = Vec<Header>;
 
-/// A response that the filter sends instead of the upstream's response.
+/// A response that the filter sends instead of forwarding the request to the upstream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reply {
     /// HTTP status.
@@ -59,18 +59,19 @@ pub struct Reply {
     pub headers: Headers,
     /// Body.
     pub body: Vec<u8>,
-    /// gRPC status. If set, Envoy converts the reply to a gRPC response whose message is the body.
+    /// gRPC status. If set, Envoy converts the reply to a gRPC response and uses the body as the
+    /// gRPC message.
     pub grpc_status: Option<u8>,
 }
 
-/// An HTTP request to another service, which Envoy sends for the plugin.
+/// An HTTP request to another service, which Envoy sends on behalf of the plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outgoing<'a> {
-    /// Envoy cluster of the service.
+    /// Envoy cluster for the service.
     pub cluster: &'a str,
     /// Path.
     pub path: &'a str,
-    /// Headers except method, path and authority.
+    /// All headers other than method, path and authority.
     pub headers: &'a [(&'a str, &'a str)],
     /// Body.
     pub body: &'a [u8],
@@ -78,13 +79,13 @@ pub struct Outgoing<'a> {
     pub timeout_ms: u32,
 }
 
-/// The host of the filter. All methods take `&self`, because the current request and the store
-/// borrow the host at the same time.
+/// The host that runs the filter. All methods take `&self`, because the current request and the
+/// store borrow the host at the same time.
 pub trait Host {
-    /// Returns the monotonic time, which all workers of the process share.
+    /// Returns the monotonic time, which is the same for all workers in the process.
     fn now(&self) -> Nanos;
-    /// Returns `now` together with the current wall-clock time. Each callback should read each
-    /// clock at most once.
+    /// Returns `now` together with the current wall-clock time. Callbacks should read each clock at
+    /// most once.
     fn clock_at(&self, now: Nanos) -> Clock {
         Clock {
             now,
@@ -100,18 +101,18 @@ pub trait Host {
     /// Returns random bytes that clients cannot predict.
     fn random(&self) -> [u8; 16];
 
-    /// Returns the first line of a header of the current request, which may be empty. For some
-    /// headers, Envoy has already joined all lines.
+    /// Returns the first line of a request header, which may be empty. For some headers, Envoy has
+    /// already joined all lines into one.
     fn request_header(&self, name: &str) -> Option<Vec<u8>>;
     /// Returns all headers of the current request.
     fn request_headers(&self) -> Option<HeaderLines>;
-    /// Returns the total size of all header names and values of the current request, in bytes.
+    /// Returns the total size of the current request's header names and values, in bytes.
     fn request_headers_size(&self) -> u64;
-    /// Returns a property of the current stream. The segments of `path` are separated with NUL
+    /// Returns a property of the current stream. The segments of `path` are separated by NUL
     /// characters.
     fn property(&self, path: &str) -> Option<Vec<u8>>;
-    /// Returns dynamic metadata of the current stream, encoded as protobuf: either all metadata or
-    /// only the value at `path`.
+    /// Returns the current stream's dynamic metadata, encoded as protobuf: either all of it or only
+    /// the value at `path`.
     fn metadata(&self, _path: &[String]) -> Vec<u8> {
         self.property("metadata").unwrap_or_default()
     }
@@ -121,54 +122,54 @@ pub trait Host {
     }
     /// Returns up to `most` bytes from the start of the current request's buffered body.
     fn request_body(&self, most: usize) -> Option<Vec<u8>>;
-    /// Adds a header to the current response.
+    /// Adds a response header.
     fn add_response_header(&self, name: &str, value: &str);
-    /// Sets a header of the current request. Replaces an existing value.
+    /// Sets a request header. Overwrites any existing value.
     fn set_request_header(&self, name: &str, value: &str);
-    /// Sets a property of the current stream, for access logs. Envoy adds the prefix `wasm.` to its
-    /// name.
+    /// Sets a property on the current stream, for access logs. Envoy prefixes its name with
+    /// `wasm.`.
     fn set_property(&self, name: &str, value: &str);
-    /// Returns the first line of a header of the current response.
+    /// Returns the first line of a response header.
     fn response_header(&self, name: &str) -> Option<Vec<u8>>;
-    /// Sets a header of the current response. Replaces an existing value.
+    /// Sets a response header. Overwrites any existing value.
     fn set_response_header(&self, name: &str, value: &str);
     /// Sends a response to the current request.
     fn reply(&self, reply: &Reply);
-    /// Sends a response to the paused request of a stream. Allowed only as a last action before the
-    /// VM dies.
+    /// Sends a response to a stream's paused request. May only be called as the last action before
+    /// the VM dies.
     fn reply_to(&self, stream: u32, reply: &Reply);
-    /// Resumes the paused request of a stream. Allowed only in the timer callback.
+    /// Resumes a stream's paused request. May only be called from the timer callback.
     fn resume(&self, stream: u32);
     /// Makes a paused stream the current stream until the callback returns. Returns true if the
     /// stream still exists.
     fn focus(&self, stream: u32) -> bool;
-    /// Sends an HTTP request to another service. Returns the ID of the call, which is passed to the
-    /// response callback. Returns `None` if the request was not sent, because the cluster is
-    /// unknown, overloaded or has no endpoints.
+    /// Sends an HTTP request to another service. Returns the call ID, which is later passed to the
+    /// response callback. Returns `None` if the request was not sent because the cluster is unknown
+    /// or overloaded or has no endpoints.
     fn call(&self, request: &Outgoing<'_>) -> Option<u32>;
-    /// Returns a header of the response to a call. Allowed only in the callback for the response.
+    /// Returns a header from the response to a call. May only be called from the response callback.
     fn called_header(&self, name: &str) -> Option<Vec<u8>>;
-    /// Returns up to `most` bytes from the start of the response body of a call. Allowed only in
-    /// the callback for the response.
+    /// Returns up to `most` bytes from the start of a call's response body. May only be called from
+    /// the response callback.
     fn called_body(&self, most: usize) -> Option<Vec<u8>>;
-    /// Sets the period of the timer, in milliseconds. 0 stops the timer.
+    /// Sets the timer period, in milliseconds. 0 stops the timer.
     fn set_timer_ms(&self, period: u32);
 
     /// Reads a value from Envoy's shared data. See [`SharedData::get`].
     fn shared_get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Cas>, StoreFailed>;
     /// Writes a value to Envoy's shared data. See [`SharedData::set`].
     fn shared_set(&self, key: &[u8], value: &[u8], expected: Cas) -> Result<Written, StoreFailed>;
-    /// Modifies a part of a shared data value atomically. See [`SharedData::patch`].
+    /// Atomically modifies part of a shared data value. See [`SharedData::patch`].
     fn shared_patch(&self, _key: &[u8], _plan: &mut PlanPatch<'_>) -> bool {
         false
     }
-    /// Returns the reason why the configured file does not persist all shared data. `None` if the
-    /// file persists all shared data, or if no file is configured.
+    /// Returns the reason why shared data is not fully persisted to the configured file. `None` if
+    /// it is, or if no file is configured.
     fn store_problem(&self) -> Option<String> {
         None
     }
 
-    /// Defines a metric, or returns the existing metric with this name.
+    /// Defines a metric and returns its ID, or returns the ID of an existing metric with this name.
     fn define_metric(&self, kind: MetricKind, name: &str) -> Option<MetricId>;
     /// Adds `offset` to a counter or gauge. Only gauges accept a negative offset.
     fn add_to_metric(&self, id: MetricId, offset: i64);
@@ -181,7 +182,7 @@ pub trait Host {
     fn log(&self, level: LogLevel, line: &str);
 }
 
-/// Implements the store's [`SharedData`] trait with the host's shared data.
+/// Implements the store's [`SharedData`] trait on top of the host's shared data.
 pub(crate) struct HostStore<'a>(pub(crate) &'a dyn Host);
 
 impl SharedData for HostStore<'_> {

@@ -1,8 +1,8 @@
-//! Identifies an Envoy process by a unique ID and the start time.
+//! Identifies an Envoy process by a unique ID and its start time.
 //!
 //! The ID is part of the shared rule record, which has the same lifetime as Envoy's shared data.
-//! Generations and event numbers start at 1 in every process, so a client needs the ID to tell
-//! which process a number belongs to.
+//! Generations and event numbers start at 1 in every process, so clients need the ID to tell which
+//! process a number belongs to.
 
 use loudou_limiter::{Clock, Nanos};
 
@@ -41,7 +41,8 @@ impl Instance {
         }
     }
 
-    /// Returns the instance with the ID and start time in a record, or `None` if the ID is invalid.
+    /// Returns the instance with the ID and start time from a record, or `None` if the ID is
+    /// invalid.
     pub(crate) fn of(id: &[u8], started_unix_ms: u64) -> Option<Self> {
         let id = str::from_utf8(id).ok().filter(|id| is_id(id))?;
         Some(Self {
@@ -55,21 +56,21 @@ impl Instance {
         format!("\"{}-{generation}\"", self.id)
     }
 
-    /// Returns true if an `If-Match` tag is from another Envoy process.
+    /// Returns true if an `If-Match` tag was issued by another Envoy process.
     pub(crate) fn is_other(&self, if_match: &str) -> bool {
         let tag = if_match.trim_matches('"');
         tag.split_once('-')
             .is_some_and(|(id, _)| is_id(id) && id != self.id)
     }
 
-    /// Returns the time since the process started, measured with the wall clock.
+    /// Returns the time since the process started, according to the wall clock.
     pub(crate) const fn age(&self, at: Clock) -> Nanos {
         let age_ms = at.wall.as_millis().saturating_sub(self.started_unix_ms);
         Nanos::from_secs(age_ms / 1_000)
     }
 }
 
-/// Parses the position of an event: `INSTANCE-SEQ`, or only the sequence number.
+/// Parses an event position: `INSTANCE-SEQ`, or just the sequence number.
 pub(crate) fn parse_place(text: &str) -> Option<(Option<String>, u64)> {
     let Some((id, seq)) = text.split_once('-') else {
         return Some((None, text.parse().ok()?));

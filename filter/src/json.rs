@@ -1,24 +1,24 @@
-//! Reads fields of JSON objects.
+//! Helpers for reading fields of JSON objects.
 
 use loudou_limiter::Carry;
 use serde_json::Value;
 
-/// Returns the value of a field if it is a non-negative integer.
+/// Returns a field's value if it is a non-negative integer.
 pub(crate) fn number(object: &Value, name: &str) -> Option<u64> {
     object.get(name)?.as_u64()
 }
 
-/// Returns the value of a field if it is a string.
+/// Returns a field's value if it is a string.
 pub(crate) fn text(object: &Value, name: &str) -> Option<String> {
     object.get(name)?.as_str().map(ToOwned::to_owned)
 }
 
-/// Returns the value of the field `carry` if it is valid.
+/// Returns the value of the `carry` field if it is valid.
 pub(crate) fn carry(object: &Value) -> Option<Carry> {
     Carry::parse(object.get("carry")?.as_str()?)
 }
 
-/// Returns the parsed elements of an array. `None` if any of them is invalid.
+/// Returns the parsed elements of an array. `None` if any element is invalid.
 pub(crate) fn list<T>(list: &Value, read: impl Fn(&Value) -> Option<T>) -> Option<Vec<T>> {
     list.as_array()?.iter().map(read).collect()
 }

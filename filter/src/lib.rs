@@ -1,10 +1,10 @@
 //! Loudou's Envoy filter, which limits requests and serves the admin API.
 //!
 //! Envoy runs the filter as WebAssembly. Each worker thread and the main thread load the `.wasm`
-//! module into their own sandbox (a VM), whose memory no other thread can access. Within a VM,
-//! proxy-wasm identifies *contexts* by number. A root context is a plugin configuration, and a
-//! stream context is a request. Workers share state only through Envoy's *shared data*, an
-//! in-process key-value store with compare-and-swap.
+//! module into their own sandbox (a VM), whose memory is inaccessible to other threads. Within a
+//! VM, proxy-wasm identifies *contexts* by number. A root context represents a plugin
+//! configuration, and a stream context represents a request. Workers share state only through
+//! Envoy's *shared data*, an in-process key-value store with compare-and-swap.
 //!
 //! The configuration of a plugin selects one of two roles: the data role limits requests, and the
 //! admin role serves the admin API below `/v1`. The logic accesses Envoy through the [`host::Host`]
@@ -66,7 +66,7 @@ pub mod waiting;
 
 pub use record::RecordCaches;
 
-/// Version of the filter.
+/// Filter version.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Git commit of this build, set by `cargo xtask build`.
 pub const GIT: &str = match option_env!("LOUDOU_GIT") {

@@ -1,6 +1,6 @@
-//! The VM's allocator. It caches small freed blocks for reuse, so that the underlying allocator
-//! does not have to merge and split blocks for each request. Each request frees all memory that it
-//! allocates, so the next request reuses the same blocks, which are still in the CPU caches.
+//! The VM's allocator. It caches small freed blocks for reuse, which saves the underlying allocator
+//! from merging and splitting blocks on every request. Each request frees all the memory it
+//! allocates, so the next request reuses the same blocks while they are still in the CPU caches.
 //!
 //! There is a size class for every [`STEP`] bytes, up to [`MAX_BLOCK`]. At most [`KEPT`] free
 //! blocks are cached per size class.
@@ -13,20 +13,20 @@ use std::ptr::null_mut;
 /// Difference between two adjacent size classes, in bytes. The underlying allocator divides its
 /// memory into units of this size.
 const STEP: usize = 16;
-/// Number of bytes that the underlying allocator adds to each block. The size classes take them
-/// into account, so a block with these bytes fills its units exactly.
+/// Number of bytes that the underlying allocator adds to each block. The size classes take these
+/// bytes into account, so a block and its extra bytes exactly fill a whole number of units.
 const TAIL: usize = 4;
 /// Number of size classes.
 const CLASSES: usize = 64;
 /// Maximum size of a cached block, in bytes. A page of small buckets fits into such a block.
 const MAX_BLOCK: usize = CLASSES * STEP - TAIL;
-/// Alignment of cached blocks, in bytes. No type in the filter needs a larger alignment.
+/// Alignment of cached blocks, in bytes. No type in the filter requires a larger alignment.
 const ALIGN: usize = 8;
 /// Maximum number of cached blocks per size class. The cache holds at most 260 KiB in total.
 const KEPT: u32 = 8;
 
 /// Allocations of this size or more, in bytes, first release all cached blocks, which would
-/// otherwise fragment the heap. A decision allocates such a block only if it reads a page of very
+/// otherwise fragment the heap. A decision only allocates such a block if it reads a page of very
 /// large buckets.
 const LARGE: usize = 16 << 10;
 
@@ -36,11 +36,11 @@ pub(crate) struct Recycled<A> {
     free: UnsafeCell<[Free; CLASSES]>,
 }
 
-// SAFETY: a VM has one thread.
+// SAFETY: a VM has only one thread.
 #[cfg(target_arch = "wasm32")]
 unsafe impl<A> Sync for Recycled<A> {}
 
-/// Free list of a size class. Each free block begins with a pointer to the next free block.
+/// Free list for a size class. Each free block begins with a pointer to the next free block.
 #[derive(Clone, Copy)]
 struct Free {
     first: *mut u8,
@@ -59,7 +59,7 @@ impl<A> Recycled<A> {
         }
     }
 
-    /// Returns the free list for blocks of this layout. `None` if they are not cached.
+    /// Returns the free list for blocks of this layout. `None` if such blocks are not cached.
     #[expect(
         clippy::mut_from_ref,
         reason = "the callers are the methods below, of which none calls another while it has this"
@@ -68,7 +68,7 @@ impl<A> Recycled<A> {
         if layout.align() > ALIGN {
             return None;
         }
-        // SAFETY: there is only one thread, and no other reference exists.
+        // SAFETY: there is only one thread, and no other reference to the free lists exists.
         let classes = unsafe { &mut *self.free.get() };
         classes.get_mut(class(layout.size()))
     }
@@ -77,7 +77,7 @@ impl<A> Recycled<A> {
     fn take(&self, layout: Layout) -> Option<*mut u8> {
         let free = self.free(layout).filter(|free| !free.first.is_null())?;
         let block = free.first;
-        // SAFETY: a free block begins with a pointer that `dealloc` has written.
+        // SAFETY: a free block begins with a pointer written by `dealloc`.
         free.first = unsafe { next(block).read() };
         free.count = free.count.wrapping_sub(1);
         Some(block)
@@ -94,7 +94,7 @@ impl<A: GlobalAlloc> Recycled<A> {
                 continue;
             };
             while let Some(block) = self.take(layout) {
-                // SAFETY: the block was allocated from `below` with this layout, and has no other
+                // SAFETY: the block was allocated from `below` with this layout and has no other
                 // owner.
                 unsafe { self.below.dealloc(block, layout) };
             }
@@ -102,7 +102,8 @@ impl<A: GlobalAlloc> Recycled<A> {
     }
 }
 
-/// Returns the address of the pointer to the next free block, at the start of a free block.
+/// Returns the location of a free block's pointer to the next free block, which is at the start of
+/// the block.
 const fn next(block: *mut u8) -> *mut *mut u8 {
     block.cast()
 }
@@ -112,7 +113,7 @@ const fn class(size: usize) -> usize {
     size.wrapping_add(TAIL - 1) / STEP
 }
 
-/// Returns the common layout of all blocks in the size class. If blocks of this layout are never
+/// Returns the layout shared by all blocks in the size class. If blocks of this layout are never
 /// cached, returns the layout unchanged.
 const fn whole(layout: Layout) -> Layout {
     let size = layout.size();
@@ -189,7 +190,7 @@ mod tests {
 
     use super::*;
 
-    /// Allocated blocks, by address.
+    /// Layouts of all allocated blocks, by address.
     #[derive(Default)]
     struct Counted {
         out: UnsafeCell<BTreeMap<usize, Layout>>,
@@ -200,15 +201,15 @@ mod tests {
         #[expect(clippy::mut_from_ref, reason = "as above")]
         fn out(&self) -> &mut BTreeMap<usize, Layout> {
             self.calls.set(self.calls.get() + 1);
-            // SAFETY: a test has one thread.
+            // SAFETY: each test runs on a single thread.
             unsafe { &mut *self.out.get() }
         }
     }
 
-    // SAFETY: the system's allocator does all the work.
+    // SAFETY: all calls are forwarded to the system allocator.
     unsafe impl GlobalAlloc for Counted {
         unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-            // SAFETY: the caller guarantees what the system's allocator requires.
+            // SAFETY: the caller upholds the system allocator's requirements.
             let block = unsafe { System.alloc(layout) };
             assert_eq!(self.out().insert(block.addr(), layout), None);
             block
@@ -216,7 +217,7 @@ mod tests {
 
         unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
             assert_eq!(self.out().remove(&(block.addr())), Some(layout));
-            // SAFETY: the caller guarantees what the system's allocator requires.
+            // SAFETY: the caller upholds the system allocator's requirements.
             unsafe { System.dealloc(block, layout) };
         }
     }
@@ -228,7 +229,7 @@ mod tests {
     #[test]
     fn a_freed_block_is_the_next_of_its_class() {
         let memory = Recycled::new(Counted::default());
-        // SAFETY: all blocks are used with the layouts with which they were allocated.
+        // SAFETY: each block is only used with the layout it was allocated with.
         unsafe {
             let block = memory.alloc(layout(33, 1));
             memory.dealloc(block, layout(33, 1));
@@ -262,7 +263,7 @@ mod tests {
         let memory = Recycled::new(Counted::default());
         for (size, kept) in [(1, 8), (12, 8), (13, 8), (1020, 8), (1021, 0), (10_000, 0)] {
             let before = memory.below.out().len();
-            // SAFETY: all blocks are used with the layouts with which they were allocated.
+            // SAFETY: each block is only used with the layout it was allocated with.
             unsafe {
                 let blocks: Vec<*mut u8> =
                     (0..100).map(|_| memory.alloc(layout(size, 8))).collect();
@@ -281,7 +282,7 @@ mod tests {
     fn kept_blocks_go_back_before_a_large_one() {
         let memory = Recycled::new(Counted::default());
         for large in [LARGE, LARGE - 1] {
-            // SAFETY: all blocks are used with the layouts with which they were allocated.
+            // SAFETY: each block is only used with the layout it was allocated with.
             unsafe {
                 let blocks = [1, 100, 100, 1000].map(|size| (memory.alloc(layout(size, 8)), size));
                 for (block, size) in blocks {
@@ -318,7 +319,7 @@ mod tests {
             } else {
                 random(200)
             } + 1;
-            // SAFETY: all blocks are used with the layouts with which they were allocated.
+            // SAFETY: each block is only used with the layout it was allocated with.
             unsafe {
                 match random(3) {
                     0 => {

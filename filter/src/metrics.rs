@@ -7,25 +7,25 @@
 //! <share>.rule.<rule>.settled_reported | settled_estimated          counters of requests, with `settle`
 //! <share>.rule.<rule>.settled_other_model                             counter of requests, with `settle`
 //! <share>.rule.<rule>.settled_returned | settled_debt                counters of units, with `settle`
-//! <share>.wait_ms                  histogram of how long requests were held for their turn, when they pass
-//! <share>.waiting                                           gauge, requests held now
+//! <share>.wait_ms                  histogram of how long requests were held before they passed
+//! <share>.waiting                                           gauge, requests currently held
 //! <share>.not_held_deadline | not_held_full                 counters, requests refused instead of held
 //! <share>.store.evicted_lossless | evicted_lossy | cas_retries | cas_give_ups | lost_counts
 //! <share>.store.lost_returns | lost_responses
 //! <share>.store.used | buckets                                                   gauges
 //! <share>.generation                                                             gauge
-//! <share>.edits                                             gauge, rules that are edited
-//! <share>.bans                                   gauge, bans by operators that are in force
-//! <share>.adopted                counter, of each change one for every worker that follows it
-//! <share>.behind             counter, reports of workers that cannot read the shared rules
+//! <share>.edits                                             gauge, edited rules
+//! <share>.bans                                   gauge, active bans by operators
+//! <share>.adopted                counter, incremented for each change by every worker that adopts it
+//! <share>.behind             counter, reports from workers that cannot apply the shared rules
 //! <share>.fleet.calls | failed | granted | held | local                         counters
-//! <share>.fleet.down                             gauge, workers that cannot ask the relay
-//! <share>.fleet.call_us                                       histogram of calls
+//! <share>.fleet.down                             gauge, workers that receive no responses from the engine
+//! <share>.fleet.call_us                                       histogram of call durations
 //! <share>.reloads                                                            counter
 //! <share>.admin.unauthorized | forbidden                                         counters
 //! ```
 //!
-//! A metric name may contain the name of a rule, but never a key, because Envoy keeps every metric
+//! A metric name may contain a rule's name but never a key, because Envoy retains every metric
 //! until it exits.
 
 use loudou_api::{FleetStatus, RuleTotals, StoreStatus};
@@ -37,8 +37,8 @@ use loudou_store::{BanChange, StoreStats};
 
 use crate::host::{Host, MetricId, MetricKind};
 
-/// Ensures that each metric of a namespace is defined only once, because Envoy assigns a new ID at
-/// every definition and never frees one. Both lists are sorted by name.
+/// Ensures that each metric in a namespace is defined only once, because Envoy assigns a new ID on
+/// every definition and never frees IDs. Both lists are sorted by name.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     known: Vec<(String, MetricId)>,
@@ -59,8 +59,8 @@ impl Registry {
     }
 }
 
-/// Defines all metrics that the data role may need with this configuration, for hosts that allow
-/// definitions only while a plugin is configured.
+/// Defines all metrics that the data role may need with this configuration, for hosts that only
+/// allow metric definitions while a plugin is being configured.
 pub(crate) fn define_all(host: &dyn Host, file: &RuleFile) {
     let (registry, share) = (&mut Registry::default(), file.store.namespace.as_str());
     StoreMetrics::define(host, registry, share);
@@ -86,8 +86,7 @@ pub(crate) fn define_admin(host: &dyn Host, share: &str) {
     AdminMetrics::define(host, registry, share);
 }
 
-/// Looks up a name in a sorted list. Returns its value, or the index at which the name must be
-/// inserted.
+/// Looks up a name in a list sorted by name. Returns its value, or the index at which to insert it.
 fn find<T: Copy>(list: &[(String, T)], name: &str) -> Result<T, usize> {
     let place = list.binary_search_by(|(other, _)| other.as_str().cmp(name))?;
     list.get(place).map(|(_, value)| *value).ok_or(place)
@@ -125,7 +124,7 @@ pub(crate) struct RuleMetrics {
     invalid_numbers: Option<MetricId>,
 }
 
-/// Selects the rule counter that a request increments.
+/// The rule counter that a request increments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counted {
     Admitted,
@@ -134,14 +133,14 @@ pub(crate) enum Counted {
     ShadowRefused,
     Skipped,
     Error,
-    /// The cost of a request was invalid, so the rule's default cost was charged.
+    /// The request's cost was invalid, so the rule's default cost was charged.
     InvalidCost,
-    /// A number that a limit takes from request metadata was missing, invalid or out of range.
+    /// A number that a limit reads from request metadata was missing, invalid or out of range.
     InvalidNumber,
 }
 
 impl RuleMetrics {
-    /// Defines the metrics of a rule. All calls with the same registry must use the same namespace.
+    /// Defines the metrics of a rule. All calls on a registry must use the same namespace.
     pub(crate) fn define(
         host: &dyn Host,
         registry: &mut Registry,
@@ -230,18 +229,18 @@ impl RuleMetrics {
     }
 }
 
-/// Metrics about the costs that a rule settles when requests end.
+/// Metrics for the costs that a rule settles when requests end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SettlementMetrics {
     /// Number of requests whose cost was reported.
     reported: Option<MetricId>,
-    /// Number of requests whose cost was estimated, because it was not reported.
+    /// Number of requests whose cost was estimated because it was not reported.
     estimated: Option<MetricId>,
     /// Number of requests that used a model for which no separate weights are configured.
     other_model: Option<MetricId>,
     /// Number of units that were reserved but not used.
     returned: Option<MetricId>,
-    /// Number of units that were used in excess of the reservations.
+    /// Number of units used in excess of the reserved units.
     debt: Option<MetricId>,
 }
 
@@ -266,7 +265,7 @@ impl SettlementMetrics {
         }
     }
 
-    /// Counts the settlement of a request that reserved `reserved` units.
+    /// Counts the settlement of a request for which `reserved` units were reserved.
     pub(crate) fn count(&self, host: &dyn Host, reserved: u64, settled: Settled) {
         match settled.by {
             SettledBy::Report => add(host, self.reported, 1),
@@ -279,7 +278,7 @@ impl SettlementMetrics {
     }
 }
 
-/// Metrics of the store, held requests and rule changes in a namespace.
+/// Metrics for the store, held requests and rule changes in a namespace.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoreMetrics {
     generation: Option<MetricId>,
@@ -309,7 +308,7 @@ impl StoreMetrics {
             return known;
         }
         let new = Self::new(host, registry, share);
-        // If Envoy failed to define the metric, the next call retries.
+        // If Envoy failed to define a metric, the next call tries again.
         registry.store = new.generation.map(|_| new);
         new
     }
@@ -339,13 +338,13 @@ impl StoreMetrics {
         }
     }
 
-    /// Returns the number of rule changes that workers have announced so far. Callers compare it
-    /// with an earlier number to detect changes.
+    /// Returns the number of rule changes announced by workers so far. Callers detect changes by
+    /// comparing it with an earlier number.
     pub(crate) fn changes(&self, host: &dyn Host) -> u64 {
         read(host, self.generation)
     }
 
-    /// Announces a rule change to all workers. Must be called after the record has been written.
+    /// Announces a rule change to all workers. Must be called after writing the record.
     pub(crate) fn announce_change(&self, host: &dyn Host) {
         add(host, self.generation, 1);
     }
@@ -361,25 +360,26 @@ impl StoreMetrics {
         add(host, self.lost_responses, stats.lost_responses);
     }
 
-    /// Counts a request that is now held, until its due time or until its key has a lease.
+    /// Counts a request that is now being held until its due time or until there is a lease for its
+    /// key.
     pub(crate) fn waits(&self, host: &dyn Host) {
         add(host, self.waiting, 1);
     }
 
-    /// Records the time for which a passing request was held.
+    /// Records how long a request that now passes was held.
     pub(crate) fn held_for(&self, host: &dyn Host, time: Nanos) {
         set(host, self.wait_ms, time.millis_ceil());
     }
 
-    /// Subtracts `count` requests, which are no longer held, from the gauge of held requests.
+    /// Subtracts `count` requests that are no longer held from the `waiting` gauge.
     pub(crate) fn waited(&self, host: &dyn Host, count: usize) {
         if let (Some(id), Ok(count @ 1..)) = (self.waiting, i64::try_from(count)) {
             host.add_to_metric(id, count.saturating_neg());
         }
     }
 
-    /// Counts a request that was refused instead of held, in the counter for `reason`. No-op if
-    /// there is no reason.
+    /// Increments the counter for the `reason` why a request was refused instead of held. No-op if
+    /// `reason` is `None`.
     pub(crate) fn not_held(&self, host: &dyn Host, reason: Option<NotHeld>) {
         let counter = match reason {
             None => return,
@@ -389,8 +389,8 @@ impl StoreMetrics {
         add(host, counter, 1);
     }
 
-    /// Returns the number of requests that were refused instead of held because of their deadline,
-    /// and because too many requests were held.
+    /// Returns two counts of requests that were refused instead of held: because of their deadline,
+    /// and because too many requests were already held.
     pub(crate) fn not_held_so_far(&self, host: &dyn Host) -> (u64, u64) {
         (
             read(host, self.not_held_deadline),
@@ -398,22 +398,22 @@ impl StoreMetrics {
         )
     }
 
-    /// Returns the number of requests that all workers currently hold.
+    /// Returns the number of requests currently held by all workers.
     pub(crate) fn waiting(&self, host: &dyn Host) -> u64 {
         read(host, self.waiting)
     }
 
-    /// Counts a VM that was reloaded because the previous VM had crashed.
+    /// Counts a VM reload after the previous VM crashed.
     pub(crate) fn reloaded(&self, host: &dyn Host) {
         add(host, self.reloads, 1);
     }
 
-    /// Sets the gauge for the capacity of the store, in buckets.
+    /// Sets the `store.buckets` gauge to the store's capacity, in buckets.
     pub(crate) fn opened(&self, host: &dyn Host, buckets: u64) {
         set(host, self.buckets, buckets);
     }
 
-    /// Sets the gauge for the number of edited rules.
+    /// Sets the `edits` gauge to the number of edited rules.
     pub(crate) fn edited(&self, host: &dyn Host, rules: u64) {
         set(host, self.edits, rules);
     }
@@ -423,13 +423,13 @@ impl StoreMetrics {
         add(host, self.adopted, 1);
     }
 
-    /// Counts a report by this worker that it cannot apply the shared rules.
+    /// Counts a report from this worker that it cannot apply the shared rules.
     pub(crate) fn is_behind(&self, host: &dyn Host) {
         add(host, self.behind, 1);
     }
 
-    /// Updates the gauge of bans by operators for a change of a key's ban. `before` is the bucket
-    /// before the change.
+    /// Updates the `bans` gauge after a change to a key's ban. `before` is the bucket before the
+    /// change.
     pub(crate) fn banned(&self, host: &dyn Host, before: Option<&Slot>, to: BanChange, now: Nanos) {
         let was = before.is_some_and(|slot| slot.is_pinned(now));
         match (was, to) {
@@ -439,23 +439,22 @@ impl StoreMetrics {
         }
     }
 
-    /// Subtracts `count` bans from the gauge of bans by operators, because they were lifted or have
-    /// expired.
+    /// Subtracts `count` bans that were lifted or have expired from the `bans` gauge.
     pub(crate) fn unbanned(&self, host: &dyn Host, count: i64) {
         if let Some(id) = self.bans {
             host.add_to_metric(id, count.saturating_neg());
         }
     }
 
-    /// Subtracts a bucket from the gauge of used slots.
+    /// Subtracts a bucket from the `store.used` gauge.
     pub(crate) fn freed(&self, host: &dyn Host) {
         if let Some(used) = self.used {
             host.add_to_metric(used, -1);
         }
     }
 
-    /// Returns the store metrics. The caller must fill in the capacity and the sample of idle
-    /// buckets.
+    /// Returns the values of the store metrics. The caller must fill in the capacity and the idle
+    /// bucket sample.
     pub(crate) fn status(&self, host: &dyn Host) -> StoreStatus {
         StoreStatus {
             used: read(host, self.used),
@@ -472,9 +471,9 @@ impl StoreMetrics {
     }
 }
 
-// Metrics of the admin API.
+// Admin API metrics.
 
-/// Metrics of the admin API.
+/// Admin API metrics.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AdminMetrics {
     unauthorized: Option<MetricId>,
@@ -493,7 +492,7 @@ impl AdminMetrics {
         }
     }
 
-    /// Counts an API call that was refused with status 401 or 403.
+    /// Counts an API call that was rejected with status 401 or 403.
     pub(crate) fn refused(&self, host: &dyn Host, status: u16) {
         let id = if status == 401 {
             self.unauthorized
@@ -504,9 +503,9 @@ impl AdminMetrics {
     }
 }
 
-// Metrics of leases and relay calls.
+// Metrics for leases and relay calls.
 
-/// Fleet metrics of a namespace.
+/// Fleet metrics in a namespace.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FleetMetrics {
     calls: Option<MetricId>,
@@ -533,7 +532,7 @@ impl FleetMetrics {
         }
     }
 
-    /// Counts a relay call that was sent or attempted.
+    /// Counts a relay call that was made or attempted.
     pub(crate) fn called(&self, host: &dyn Host) {
         add(host, self.calls, 1);
     }
@@ -550,22 +549,22 @@ impl FleetMetrics {
         add(host, self.failed, 1);
     }
 
-    /// Counts tokens that were granted to this Envoy.
+    /// Counts tokens granted to this Envoy.
     pub(crate) fn granted(&self, host: &dyn Host, tokens: u64) {
         add(host, self.granted, tokens);
     }
 
-    /// Counts a request that is held until its key has a lease.
+    /// Counts a request that is held until there is a lease for its key.
     pub(crate) fn held(&self, host: &dyn Host) {
         add(host, self.held, 1);
     }
 
-    /// Counts a request that was decided without the engine.
+    /// Counts a request that was decided without consulting the engine.
     pub(crate) fn local(&self, host: &dyn Host) {
         add(host, self.local, 1);
     }
 
-    /// Returns the fleet metrics. The caller must fill in the shared state.
+    /// Returns the values of the fleet metrics. The caller must fill in the shared state.
     pub(crate) fn status(&self, host: &dyn Host) -> FleetStatus {
         FleetStatus {
             workers_down: read(host, self.down),
@@ -578,15 +577,15 @@ impl FleetMetrics {
         }
     }
 
-    /// Adds this worker to the gauge of workers that get no answers from the engine, or subtracts
-    /// it from the gauge.
+    /// Adds this worker to, or subtracts it from, the gauge of workers that receive no responses
+    /// from the engine.
     pub(crate) fn opened(&self, host: &dyn Host, is_open: bool) {
         if let Some(id) = self.down {
             host.add_to_metric(id, if is_open { 1 } else { -1 });
         }
     }
 
-    /// Returns the number of workers that get no answers from the engine.
+    /// Returns the number of workers that receive no responses from the engine.
     pub(crate) fn workers_alone(&self, host: &dyn Host) -> u64 {
         read(host, self.down)
     }

@@ -1,8 +1,8 @@
-//! Parses the plugin configuration, which contains the role and settings of a plugin.
+//! Parses the plugin configuration, which contains a plugin's role and settings.
 //!
-//! The configuration of the data role is a rule file, which may embed the admin API with the field
-//! `admin`. The configuration of the admin role has the tokens in the field `admin`, and the
-//! `store.namespace` of the data role.
+//! The data role's configuration is a rule file, which may embed the admin API with the `admin`
+//! field. The admin role's configuration contains the tokens in the `admin` field, and the data
+//! role's `store.namespace`.
 
 use loudou_rules::config::{self, JsonError, Parsed, Problem, Severity};
 use loudou_rules::rule::RuleFile;
@@ -32,8 +32,8 @@ impl Plugin {
         }
     }
 
-    /// Defines all metrics that the plugin may need, for hosts that allow definitions only while a
-    /// plugin is configured.
+    /// Defines all metrics that the plugin may need, for hosts that only allow metric definitions
+    /// while a plugin is being configured.
     pub fn define_metrics(&self, host: &dyn Host) {
         match self {
             Self::Data(file, _) => metrics::define_all(host, file),
@@ -42,7 +42,7 @@ impl Plugin {
     }
 }
 
-/// Parses a plugin configuration. Returns the warnings, or the errors, as log lines.
+/// Parses a plugin configuration. Returns warnings or errors as log lines.
 pub fn read(bytes: &[u8]) -> Result<(Plugin, Vec<String>), Vec<String>> {
     if bytes.len() > config::MAX_FILE_BYTES {
         let most = config::MAX_FILE_BYTES;
@@ -71,7 +71,7 @@ pub fn read(bytes: &[u8]) -> Result<(Plugin, Vec<String>), Vec<String>> {
 }
 
 /// Parses a plugin configuration that is either JSON (from a `StringValue` in Envoy's
-/// configuration) or a protobuf `Struct`, to which Envoy converts inline YAML.
+/// configuration) or a protobuf `Struct` (from inline YAML).
 fn document(bytes: &[u8]) -> Result<Value, Vec<String>> {
     config::parse_json(bytes).or_else(|error| match error {
         JsonError::Duplicates(problems) => Err(lines(&problems)),

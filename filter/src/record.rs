@@ -1,17 +1,16 @@
-//! The rule record, which all workers share: the rules in the plugin configuration, and their
-//! edits.
+//! The rule record shared by all workers: the rules from the plugin configuration, and their edits.
 //!
-//! The record is one value in shared data, which is changed by compare-and-swap. For each rule, the
-//! record contains the rule in the configuration (the *base*), an optional edit, individually
-//! edited overrides, and a history of changes that existing buckets have not been converted to yet.
-//! If a rule is in the record, every worker applies the version in the record, even if the worker's
-//! own configuration differs (see [`Record::of_buckets`]).
+//! The record is a single value in shared data that is updated by compare-and-swap. For each rule,
+//! the record contains the configured rule (the *base*), an optional edit, individually edited
+//! overrides, and a history of changes that existing buckets have not been converted to yet. If a
+//! rule is in the record, every worker applies the recorded version, even if its own configuration
+//! differs (see [`Record::of_buckets`]).
 //!
-//! The base, edit, overrides and history of a rule are its *parts*, which are encoded separately
-//! ([`part`]). A worker caches the decoded parts ([`Records`]), so after a change it parses only
-//! the changed parts. Later builds may extend the format with optional parts ([`Later`]). If a
-//! worker finds a record in another format ([`crate::formats`]), it leaves the record unchanged,
-//! and applies its own configuration with separate buckets.
+//! A rule's base, edit, overrides and history are its *parts*, which are encoded separately
+//! ([`part`]). Workers cache the decoded parts ([`Records`]), so after a change they only have to
+//! decode the changed parts. Later builds may extend the format with optional parts ([`Later`]). If
+//! a worker finds a record in another format ([`crate::formats`]), it leaves the record unchanged
+//! and applies its own configuration to separate buckets.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -53,37 +52,37 @@ mod trial;
 pub(crate) mod work;
 
 /// Maximum size of the record after an edit, in bytes. The size is limited because every worker
-/// copies the whole record after each edit.
+/// copies the entire record after each edit.
 const MAX_RECORD: usize = 2 * MAX_FILE_BYTES;
 
 /// The record.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Record {
-    /// Envoy process that created the record. Never changes.
+    /// The Envoy process that created the record. Never changes.
     pub(crate) instance: Instance,
-    /// Generation of the record, which every change of the rules increments.
+    /// Generation of the record, which is incremented by every rule change.
     pub(crate) generation: u64,
-    /// Time at which the configuration in force was loaded. A configuration with a later load time
-    /// replaces it.
+    /// Time at which the current configuration was loaded. Any configuration loaded later replaces
+    /// it.
     since_ns: u64,
     /// Time at which the configuration was adopted.
     taken_ns: u64,
-    /// Number of rollbacks that counted as recent when the configuration in force was adopted.
+    /// Number of rollbacks that counted as recent when the current configuration was adopted.
     rollbacks: u32,
-    /// Current rules and trials, in the order of evaluation.
+    /// Current rules and trials, in evaluation order.
     pub(crate) rules: Vec<Rc<RuleRecord>>,
-    /// Removed rules, with the most recently removed rule last. Removed rules are kept because
-    /// connections of an earlier configuration may still use them, and because a later
-    /// configuration may add them again while their buckets still exist.
+    /// Removed rules, the most recently removed last. They are kept because connections with an
+    /// earlier configuration may still use them, and because a later configuration may add them
+    /// again while their buckets still exist.
     gone: Vec<Rc<RuleRecord>>,
     /// Parts that only a later build can read.
     pub(crate) later: Later,
-    /// The compiled rules in force. Initialized on first use.
+    /// The compiled current rules. Initialized on first use.
     set: OnceCell<RuleSet>,
 }
 
 impl Record {
-    /// Creates a record with the rules in a configuration and without edits.
+    /// Creates a record with a configuration's rules and no edits.
     pub(crate) fn new(bases: &Bases, since: Nanos) -> Self {
         let rules = bases.rules.iter().cloned();
         Self {
@@ -97,13 +96,13 @@ impl Record {
         }
     }
 
-    /// Sets the Envoy process that has created the record.
+    /// Sets the Envoy process that created the record.
     pub(crate) fn of(self, instance: Instance) -> Self {
         Self { instance, ..self }
     }
 
-    /// Returns a copy that can be modified. The copy shares all rules with this record until they
-    /// are modified.
+    /// Returns a copy that can be modified. Rules are shared with this record until they are
+    /// modified.
     fn to_change(&self) -> Self {
         Self {
             set: OnceCell::new(),
@@ -111,7 +110,7 @@ impl Record {
         }
     }
 
-    /// Returns the record of the current rule with this name.
+    /// Returns the current rule with this name.
     pub(crate) fn rule(&self, name: &str) -> Option<&RuleRecord> {
         let found = self.rules.iter().find(|rule| rule.base.name == name);
         found.map(|rule| &**rule)
@@ -124,7 +123,7 @@ impl Record {
         })
     }
 
-    /// Returns a mutable reference to the record of the current rule with this name.
+    /// Returns a mutable reference to the current rule with this name.
     pub(crate) fn rule_mut(&mut self, name: &str) -> Option<&mut RuleRecord> {
         let found = self.rules.iter_mut().find(|rule| rule.base.name == name);
         found.map(Rc::make_mut)
@@ -140,8 +139,8 @@ impl Record {
         self.rules.iter_mut().chain(&mut self.gone)
     }
 
-    /// Iterates mutably over the rules for which `which` returns true. Other rules stay shared with
-    /// the record that this record was copied from.
+    /// Iterates mutably over the rules for which `which` returns true. The other rules remain
+    /// shared with the record that this one was copied from.
     fn all_mut(
         &mut self,
         which: impl Fn(&RuleRecord) -> bool,
@@ -151,18 +150,18 @@ impl Record {
             .map(Rc::make_mut)
     }
 
-    /// Returns the compiled rules in force.
+    /// Returns the compiled current rules.
     pub(crate) fn rule_set(&self) -> &RuleSet {
         let active = || self.rules.iter().map(|rule| rule.activate()).collect();
         self.set.get_or_init(active)
     }
 
-    /// Returns the record of the rule whose buckets the configured rule `base` uses: a current rule
-    /// with the same name and tag, or else the most recently removed one. If there is no such rule,
-    /// `base` has separate buckets. `place` is the index of `base` in the configuration.
+    /// Returns the rule whose buckets the configured rule `base` uses: the current rule with the
+    /// same name and tag, or else the most recently removed one. If there is no such rule, `base`
+    /// uses separate buckets. `place` is the index of `base` in the configuration.
     pub(crate) fn of_buckets(&self, place: usize, base: &Base) -> Option<&Rc<RuleRecord>> {
-        // The rule at `place` is checked first, because most rules have the same position in the
-        // configuration and in the record.
+        // The rule at `place` is checked first, because most rules are at the same index in the
+        // configuration and the record.
         let near = self.rules.get(place).into_iter();
         let mut all = near.chain(&self.rules).chain(self.gone.iter().rev());
         all.find(|rule| rule.base.shares_buckets_with(base))
@@ -179,7 +178,7 @@ impl Record {
         expiries.min().unwrap_or(Nanos::MAX)
     }
 
-    /// Drops all edits and overrides that have expired by `now`, and returns them.
+    /// Drops and returns all edits and overrides that have expired by `now`.
     pub(crate) fn expire(&mut self, now: Nanos) -> Vec<Ended> {
         let version = self.next_version();
         let rules = self.all_mut(|rule| rule.next_expiry() <= now);
@@ -199,8 +198,8 @@ impl Record {
             && configured.next().is_none()
     }
 
-    /// Returns true if the heads of both records are equal and the records share all rules. Does
-    /// not compare the contents of rules.
+    /// Returns true if both records have equal heads and share all rules. The contents of the rules
+    /// are not compared.
     fn is_same(&self, other: &Self) -> bool {
         let head = |record: &Self| {
             let numbers = [record.generation, record.since_ns, record.taken_ns];
@@ -222,7 +221,7 @@ impl PartialEq for Record {
     }
 }
 
-/// Reason for which the record could not be read or changed.
+/// Reason why the record could not be read or changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordError {
     /// No data role has created the record yet.
@@ -231,13 +230,13 @@ pub(crate) enum RecordError {
     Unreadable,
     /// A later build stores the rules under another key.
     Moved,
-    /// Concurrent changes by other workers made every attempt fail.
+    /// Every attempt failed because of concurrent changes by other workers.
     Contended,
-    /// The rule was changed faster than its buckets could be converted.
+    /// The rule is being changed faster than its buckets can be converted.
     TooOften,
     /// The change would make the record too large.
     TooLarge,
-    /// Shared data failed.
+    /// An access to shared data failed.
     Failed,
 }
 
@@ -249,30 +248,29 @@ impl From<StoreFailed> for RecordError {
 
 // Record parts that only a later build of Loudou can read.
 //
-// Two builds share the record during an upgrade, and after an upgrade that was rolled back. The
-// later build may write rules or edits with fields that this build does not know. This build
-// preserves the encoded parts of such a rule and decodes the rest of the record. Instead of the
-// unreadable rule, this build applies the rule in its own configuration.
+// Different builds use the same record during an upgrade and after a rolled-back upgrade. The later
+// build may write rules or edits with fields that are unknown to this build. This build preserves
+// such a rule's encoded parts and decodes the rest of the record. Instead of the unreadable rule,
+// it applies the rule from its own configuration.
 
-/// Flag in the first byte of the data that a later build has appended to the record. The flag means
-/// that the later build stores the rules under another key and has left this record to earlier
-/// builds, so edits of this record would have no effect.
+/// Flag in the first byte of the data appended by a later build. It means that the later build
+/// stores the rules under another key and has left this record to earlier builds, so editing this
+/// record would have no effect.
 const MOVED: u8 = 1;
 
 /// Record parts that only a later build can read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Later {
-    /// Unreadable rules, in the order of the record.
+    /// Unreadable rules, in record order.
     rules: Vec<Rc<LaterRule>>,
-    /// Data that a later build has appended to the record. The first byte of the data contains
-    /// flags.
+    /// Data appended to the record by a later build. The first byte contains flags.
     appended: Rc<[u8]>,
 }
 
 /// An unreadable rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct LaterRule {
-    /// Index among the current rules or, if `is_gone` is true, among the removed rules.
+    /// Index in the list of current rules or, if `is_gone` is true, of removed rules.
     place: usize,
     is_gone: bool,
     name: String,
@@ -297,8 +295,8 @@ impl Later {
         true
     }
 
-    /// Returns all rules in the order in which they are stored: the known rules, with the
-    /// unreadable rules inserted at their positions.
+    /// Returns all rules in storage order: the known rules, with the unreadable rules inserted at
+    /// their positions.
     fn beside<'a>(&'a self, known: &'a [Texts<'_>], is_gone: bool) -> Vec<StoredRule<'a>> {
         let known = known.iter();
         let mut all: Vec<StoredRule<'a>> = known
@@ -312,13 +310,13 @@ impl Later {
         all
     }
 
-    /// Returns the names of the current rules that this build cannot read.
+    /// Returns the names of all current rules that this build cannot read.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         let rules = self.rules.iter().filter(|rule| !rule.is_gone);
         rules.map(|rule| rule.name.as_str())
     }
 
-    /// Drops all data that this build cannot read, because a configuration of this build is
+    /// Drops all data that this build cannot read. Called when a configuration from this build is
     /// adopted. Returns the names of the dropped rules.
     fn end(&mut self) -> Vec<String> {
         let names = self.names().map(ToOwned::to_owned).collect();

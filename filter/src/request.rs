@@ -1,5 +1,5 @@
-//! Gives the rules access to the current request. Each value is read from the host on first use,
-//! and then cached.
+//! Provides the rules with access to the current request. Each value is read from the host on first
+//! use and then cached.
 
 use std::borrow::Cow;
 
@@ -18,39 +18,39 @@ use crate::waiting::Room;
 /// call.
 pub(crate) struct HostRequest<'a> {
     host: &'a dyn Host,
-    /// Room that is left for held requests, and true if the request has a body. `None` if the
-    /// request may always wait.
+    /// Remaining room for held requests, and true if the request has a body. `None` if the request
+    /// may always be held.
     room: Option<(Room, bool)>,
     held_bytes: u64,
     fleet: Option<FleetView>,
-    /// Time for which the request has already been held.
+    /// How long the request has already been held.
     waited: Nanos,
-    /// All headers of the request, if they have been read.
+    /// All request headers, if they have been read.
     lines: Option<HeaderLines>,
-    /// The dynamic metadata of the request, if any has been read.
+    /// The request's dynamic metadata, if any has been read.
     metadata: Option<Box<Metadata>>,
     known: Vec<Known>,
 }
 
-/// The dynamic metadata of a request.
+/// A request's dynamic metadata.
 struct Metadata {
     /// Result of the last read, encoded as protobuf. The result is cached because some hosts return
-    /// all metadata for every path.
+    /// all metadata regardless of the path.
     read: Option<Vec<u8>>,
-    /// The values at each path that has been read. The values are cached because many rules may
-    /// test the same path, and searching a token with thousands of claims is slow.
+    /// The values at each path read so far. They are cached because many rules may test the same
+    /// path, and searching a token with thousands of claims is slow.
     known: Vec<(Vec<String>, Values)>,
 }
 
-/// The values at a path in the metadata. There are several values if the path leads to a list.
+/// The values at a path in the metadata. There are several values if the path points to a list.
 type Values = SmallVec<[Vec<u8>; 1]>;
 
 /// A value that has been read.
 struct Known {
-    /// Name of a header, or for other values a name that no header can have.
+    /// Header name or, for other values, a name that no header can have.
     name: SmallVec<[u8; 32]>,
     value: Option<Vec<u8>>,
-    /// True if it is certain that the header has no other lines.
+    /// True if the header is known to have no other lines.
     is_whole: bool,
 }
 
@@ -69,20 +69,20 @@ impl<'a> HostRequest<'a> {
             waited: Nanos::ZERO,
             lines: None,
             metadata: None,
-            // Capacity for two values suffices for most rules. A vector that grows from empty would
-            // allocate space for four.
+            // A capacity of two values is enough for most rules. A vector that starts out empty
+            // would grow to a capacity of four.
             known: Vec::with_capacity(2),
         }
     }
 
-    /// Sets the room that is left for held requests. If the request does not fit, it is refused
+    /// Sets the remaining room for held requests. If the request does not fit, it is refused
     /// instead of held.
     pub(crate) const fn held_in(mut self, room: Room, has_body: bool) -> Self {
         self.room = Some((room, has_body));
         self
     }
 
-    /// Sets the time for which the request has already been held.
+    /// Sets how long the request has already been held.
     pub(crate) const fn after(mut self, waited: Nanos) -> Self {
         self.waited = waited;
         self
@@ -94,7 +94,7 @@ impl<'a> HostRequest<'a> {
         self
     }
 
-    /// Returns the memory that the request will occupy if it is held, in bytes. 0 if no rule has
+    /// Returns the request's estimated memory usage while it is held, in bytes. 0 if no rule has
     /// tried to hold the request.
     pub(crate) const fn held_bytes(&self) -> u64 {
         self.held_bytes
@@ -130,7 +130,7 @@ impl<'a> HostRequest<'a> {
         self.known.len().saturating_sub(1)
     }
 
-    /// Returns the values at a path in the metadata. The host is called only on first use.
+    /// Returns the values at a path in the metadata. The host is only called on first use.
     fn claims(&mut self, path: &[String]) -> &[Vec<u8>] {
         let host = self.host;
         let Metadata { read, known } = &mut **self.metadata.get_or_insert_with(|| {
@@ -153,14 +153,14 @@ impl<'a> HostRequest<'a> {
         known.get(index).map_or(&[], |(_, values)| values)
     }
 
-    /// Returns all headers. The host is called only on first use.
+    /// Returns all headers. The host is only called on first use.
     fn lines(&mut self) -> &HeaderLines {
         let host = self.host;
         self.lines
             .get_or_insert_with(|| host.request_headers().unwrap_or_default())
     }
 
-    /// Reads the first non-empty line of a header. All headers are read only if the first line is
+    /// Reads the first non-empty line of a header. Only reads all headers if the first line is
     /// empty.
     fn read_header(&mut self, name: &str) -> Option<Vec<u8>> {
         if self.lines.is_none() {
@@ -191,8 +191,8 @@ impl Request for HostRequest<'_> {
         self.known.get(index)?.value.as_deref().map(Cow::Borrowed)
     }
 
-    /// Calls `see` with each line of a header. First reads a property in which Envoy has joined all
-    /// lines with commas. If the value of the property has no comma, the header has only one line.
+    /// Calls `see` for each line of a header. First reads a property in which Envoy has joined all
+    /// lines with commas. If the property's value contains no comma, the header has only one line.
     /// Otherwise, all headers are read to separate the lines.
     fn each_line(&mut self, name: &str, see: &mut dyn FnMut(&[u8])) {
         if self.lines.is_none() && self.index_of(name).is_none() {

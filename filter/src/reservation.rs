@@ -1,4 +1,4 @@
-//! Reservations: tokens that a request has taken from buckets, and that may be returned or settled
+//! Reservations: tokens that a request has taken from buckets and that may be returned or settled
 //! later.
 
 use std::cell::RefCell;
@@ -11,18 +11,18 @@ use loudou_store::Receipt;
 
 use crate::settle::UpstreamResponse;
 
-/// Reservations of a request, which its stream owns. While the request is held, the queue has a
-/// reference to the reservations too, so that the request's due time can be recomputed.
+/// A request's reservations, owned by its stream. While the request is held, the queue also holds a
+/// reference to the reservations, so that the request's due time can be recomputed.
 #[derive(Clone, Debug)]
 pub(crate) struct Reservations(Rc<OfRequest>);
 
-/// Reservations of a request, and the data needed to settle them.
+/// A request's reservations and the data needed to settle them.
 #[derive(Debug)]
 struct OfRequest {
     list: RefCell<Vec<Reservation>>,
     /// True if any reservation must be settled when the request ends.
     settles: bool,
-    /// The response headers that are needed for settlement. Empty until the response arrives.
+    /// The response headers needed for settlement. Empty until the response arrives.
     response: RefCell<UpstreamResponse>,
 }
 
@@ -45,7 +45,7 @@ impl Reservations {
         self.0.settles
     }
 
-    /// Stores the response headers that are needed for settlement.
+    /// Stores the response headers needed for settlement.
     pub(crate) fn respond(&self, response: UpstreamResponse) {
         if let Ok(mut own) = self.0.response.try_borrow_mut() {
             *own = response;
@@ -58,15 +58,15 @@ impl Reservations {
         own.map(|mut own| mem::take(&mut *own)).unwrap_or_default()
     }
 
-    /// Calls `f` with each reservation. The list cannot already be borrowed, because `f` has no
-    /// other access to it.
+    /// Calls `f` with each reservation. The list cannot already be borrowed, because `f` cannot
+    /// access it in any other way.
     pub(crate) fn each(&self, f: impl FnMut(&mut Reservation)) {
         if let Ok(mut reservations) = self.0.list.try_borrow_mut() {
             reservations.iter_mut().for_each(f);
         }
     }
 
-    /// Removes all reservations. Called after their tokens have been returned.
+    /// Removes all reservations. Called once their tokens have been returned.
     pub(crate) fn clear(&self) {
         if let Ok(mut reservations) = self.0.list.try_borrow_mut() {
             reservations.clear();
@@ -74,16 +74,17 @@ impl Reservations {
     }
 }
 
-/// Tokens that a request has taken from a bucket, and that may have to be returned when the request
-/// ends or if it never passes.
+/// Tokens that a request has taken from a bucket and that may have to be returned when the request
+/// ends, or if it never passes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reservation {
     pub(crate) key: String,
     pub(crate) receipt: Receipt,
-    /// True if the bucket makes the request wait, in which case the bucket must be updated when the
-    /// request passes.
+    /// True if the request must wait because of this bucket, in which case the bucket must be
+    /// updated when the request passes.
     pub(crate) waits: bool,
-    /// Time at which the bucket lets the request pass, if the bucket makes it wait.
+    /// Time at which the bucket allows the request to pass, if the request must wait because of
+    /// this bucket.
     pub(crate) due: Nanos,
     /// What happens to the reserved tokens when the request ends.
     pub(crate) at_end: AtEnd,
@@ -92,16 +93,16 @@ pub(crate) struct Reservation {
 /// What happens to reserved tokens when the request ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AtEnd {
-    /// The tokens stay taken.
+    /// The tokens are not returned.
     Keep,
-    /// Tokens that the request holds only until it ends are returned.
+    /// Tokens that the request only holds until it ends are returned.
     Release,
-    /// The reservation is settled: the actual cost of the request replaces it.
+    /// The reservation is settled: it is replaced by the request's actual cost.
     Settle,
 }
 
-/// Returns the reservations of a request, which are the tokens that may have to be returned. If the
-/// client of a held request disconnects, all tokens that enforced rules took are returned. Most
+/// Returns a request's reservations, which are the tokens that may have to be returned. If the
+/// client of a held request disconnects, all tokens taken by enforced rules are returned. Most
 /// requests have no reservations.
 pub(crate) fn reservations(outcome: Outcome) -> Vec<Reservation> {
     let is_held = outcome.wait() > Nanos::ZERO;

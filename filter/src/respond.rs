@@ -1,4 +1,4 @@
-//! Creates responses to clients: rate-limit headers, and the response to a refused request.
+//! Creates responses to clients: rate-limit headers and responses to refused requests.
 
 pub(crate) mod explain;
 mod grpc;

@@ -1,7 +1,8 @@
-//! A plugin on one worker, and its requests. The Wasm module and the native module share this code.
+//! A plugin on one worker and its requests. This code is shared by the Wasm module and the native
+//! module.
 //!
-//! Each of the two modules has its own way to find the plugin and request of a callback, and then
-//! calls a function in this module.
+//! Each of these modules has its own way of finding the plugin and request that a callback is for,
+//! and then calls a function in this module.
 
 use std::mem;
 
@@ -12,14 +13,14 @@ use crate::host::{Headers, Host, LogLevel};
 use crate::plugin::Plugin;
 use crate::waiting::PanicCleanup;
 
-/// What Envoy does after a callback.
+/// What Envoy should do after a callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Continue with the next filter.
     Continue,
     /// Pause the stream until the filter resumes it or sends a response.
     Pause,
-    /// Pause the stream, but keep passing its body to the filter.
+    /// Pause the stream, but continue to pass its body to the filter.
     AwaitBody,
 }
 
@@ -33,7 +34,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// Creates the role that a plugin configuration selects, and starts its timer.
+    /// Creates the role selected by a plugin configuration and starts its timer.
     pub fn new(plugin: Plugin, caches: &mut RecordCaches, host: &dyn Host) -> Self {
         let about = format!("loudou {} ({})", crate::VERSION, crate::GIT);
         match plugin {
@@ -63,8 +64,8 @@ impl Role {
         }
     }
 
-    /// Activates the first configuration of a process immediately. A later configuration is activated at a timer tick
-    /// or request, because Envoy may still reject it.
+    /// The first configuration of a process is activated immediately. Later configurations are activated on a timer
+    /// tick or request, because Envoy may still reject them.
     pub fn configured(&mut self, host: &dyn Host) {
         if let Self::Data(plane) = self {
             plane.configured(host);
@@ -79,7 +80,7 @@ impl Role {
         }
     }
 
-    /// Handles a timer tick. Returns the requests that the caller must decide again.
+    /// Handles a timer tick. Returns the requests for which the caller must make a new decision.
     pub fn tick(&mut self, host: &dyn Host) -> Vec<Redecision> {
         match self {
             Self::Data(plane) => plane.tick(host),
@@ -90,8 +91,8 @@ impl Role {
         }
     }
 
-    /// Handles the response to a call, or the failure of the call. `size` is the size of the
-    /// response body in bytes. Returns the requests that the caller must decide again.
+    /// Handles the response to a call, or its failure. `size` is the size of the response body in
+    /// bytes. Returns the requests for which the caller must make a new decision.
     pub fn called(&mut self, host: &dyn Host, call: u32, size: usize) -> Vec<Redecision> {
         match self {
             Self::Data(plane) => plane.called(host, call, size),
@@ -112,17 +113,17 @@ impl Role {
 pub struct Stream {
     /// Headers to add to the response when it arrives.
     response_headers: Headers,
-    /// Resources that must be released when the request ends, including its place in the queue.
+    /// Resources to release when the request ends, including its position in the queue.
     hold_state: HoldState,
-    /// True if a body or trailers follow the headers.
+    /// True if the headers are followed by a body or trailers.
     has_body: bool,
-    /// Admin API call whose body has not been received completely.
+    /// Admin API call whose body has not been fully received yet.
     call: Option<Box<Call>>,
 }
 
 impl Stream {
     /// Handles the request headers. The request must be the host's current stream, and `number` is
-    /// the ID of its context.
+    /// its context ID.
     pub fn request_headers(
         &mut self,
         role: &mut Role,
@@ -154,7 +155,7 @@ impl Stream {
         }
     }
 
-    /// Handles a part of the request body. `size` is the number of bytes buffered so far.
+    /// Handles a chunk of the request body. `size` is the number of bytes buffered so far.
     pub fn request_body(
         &mut self,
         role: &mut Role,
@@ -162,7 +163,7 @@ impl Stream {
         size: usize,
         is_whole: bool,
     ) -> Action {
-        // A body that is too large is refused before it has been received completely.
+        // If the body is too large, it is rejected before it has been fully received.
         self.rest(role, host, is_whole || size > MAX_BODY)
     }
 
@@ -172,7 +173,7 @@ impl Stream {
     }
 
     /// Handles the request body and trailers. Pauses them while the request is held, and responds
-    /// to an admin API call once its body is complete.
+    /// to an admin API call as soon as its body is complete.
     fn rest(&mut self, role: &mut Role, host: &dyn Host, is_whole: bool) -> Action {
         match role {
             Role::Data(plane) if plane.waits(&self.hold_state) => Action::Pause,
@@ -187,19 +188,19 @@ impl Stream {
     }
 
     /// Returns true if the caller must call [`Self::response_headers`] when the response arrives.
-    /// The result may change when the request is decided again.
+    /// The result may change when a new decision is made for the request.
     pub fn needs_response_headers(&self) -> bool {
         !self.response_headers.is_empty() || self.hold_state.awaits_response()
     }
 
     /// Returns true if the cost of the request must be settled when the request ends. The result
-    /// may change when the request is decided again.
+    /// may change when a new decision is made for the request.
     pub fn settles(&self) -> bool {
         self.hold_state.awaits_response()
     }
 
-    /// Handles the response headers: adds the rate-limit headers to them. Returns true if the
-    /// caller must then call [`Self::responded`], which needs the role.
+    /// Handles the response headers by adding the rate-limit headers. Returns true if the caller
+    /// must then call [`Self::responded`], which needs the role.
     pub fn response_headers(&mut self, host: &dyn Host) -> bool {
         if !self.response_headers.is_empty() {
             data::put(host, mem::take(&mut self.response_headers));
@@ -207,14 +208,14 @@ impl Stream {
         self.hold_state.awaits_response()
     }
 
-    /// Reads the response headers from which the rules compute the request's final cost.
+    /// Reads the response headers that the rules need to compute the request's final cost.
     pub fn responded(&self, role: &Role, host: &dyn Host) {
         if let Role::Data(plane) = role {
             plane.responded(host, &self.hold_state);
         }
     }
 
-    /// Decides a held request again. The request must be the host's current stream.
+    /// Makes a new decision for a held request. The request must be the host's current stream.
     pub fn decide_again(&mut self, role: &mut Role, host: &dyn Host, again: Redecision) {
         let Role::Data(plane) = role else { return };
         let (outcome, hold_state) = plane.decide_again(host, again, self.has_body);
@@ -223,7 +224,7 @@ impl Stream {
         }
     }
 
-    /// Releases the resources of the request, which has completed or failed.
+    /// Releases the resources of a request that has completed or failed.
     pub fn end(&self, role: &mut Role, host: &dyn Host) {
         if let Role::Data(plane) = role {
             plane.end(host, &self.hold_state);

@@ -1,4 +1,4 @@
-//! Reads the data from which the actual cost of a request is computed when the request ends.
+//! Reads the data needed to compute a request's actual cost when the request ends.
 
 use std::borrow::Cow;
 
@@ -8,12 +8,12 @@ use loudou_rules::rule::{End, Ended, Settlement};
 
 use crate::host::Host;
 
-/// Bits of Envoy's response flags that do not mean that the response is incomplete. Three of them can come from another
-/// attempt, which found no healthy upstream, failed to connect, or hit an open circuit breaker. The others mean that a
-/// delay was injected, that the retry limit was reached, or that the response came from a cache.
+/// Envoy response flags that do not indicate an incomplete response. Three of them may stem from a different attempt,
+/// which found no healthy upstream, failed to connect, or hit an open circuit breaker. The others indicate that a delay
+/// was injected, that the retry limit was reached, or that the response came from a cache.
 const WHOLE: u64 = 0x2 | 0x20 | 0x80 | 0x200 | 0x8000 | 0x10_0000;
 
-/// The status of the upstream response, and the headers from which the final cost is computed.
+/// Status of the upstream response, and the headers needed to compute the final cost.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct UpstreamResponse {
     /// True if the response came from an upstream.
@@ -60,7 +60,7 @@ fn is_upstream(host: &dyn Host) -> bool {
     details.is_some_and(|details| details == b"via_upstream")
 }
 
-/// The current request, when it has ended.
+/// The current request, after it has ended.
 pub(crate) struct EndedRequest<'a> {
     host: &'a dyn Host,
     response: UpstreamResponse,
@@ -84,9 +84,9 @@ impl<'a> EndedRequest<'a> {
 }
 
 impl Ended for EndedRequest<'_> {
-    /// Without a response, an upstream is assumed to have received the request in two cases: if Envoy had a connection
-    /// to the upstream, which shows in its local address, or if Envoy made more than one attempt. The number of
-    /// attempts is checked because Envoy reports the local address only for the last attempt.
+    /// If there is no response, the request is assumed to have reached an upstream in two cases: if Envoy was connected
+    /// to the upstream, as indicated by the connection's local address, or if Envoy made more than one attempt. The
+    /// number of attempts is checked because Envoy only reports the local address of the last attempt.
     fn end(&mut self) -> End {
         if self.response.has_come {
             let flags = self.number("response\0flags").unwrap_or(0);
@@ -131,8 +131,8 @@ impl Ended for EndedRequest<'_> {
         self.response.header(name).map(Cow::Borrowed)
     }
 
-    /// Returns `None` if the response did not come from an upstream, because its size says nothing about the upstream's
-    /// work.
+    /// Returns `None` if the response did not come from an upstream, because its size then says nothing about how much
+    /// work the upstream did.
     fn response_bytes(&mut self) -> Option<u64> {
         let bytes = || self.number("response\0size");
         self.response.has_come.then(bytes).flatten()
@@ -154,8 +154,8 @@ mod tests {
             .insert(path.to_owned(), value.to_vec());
     }
 
-    /// Returns how a request has ended according to its response flags, response code details and number of attempts.
-    /// `address` is the local address of the upstream connection.
+    /// Determines how a request ended from its response flags, response code details and number of attempts. `address`
+    /// is the local address of the upstream connection.
     fn end(has_response: bool, flags: u64, details: &str, tries: u64, address: &str) -> End {
         let host = FakeHost::default();
         set(&host, "response\0flags", &u64::to_le_bytes(flags));
@@ -177,8 +177,8 @@ mod tests {
     fn responses_are_whole_or_cut() {
         for (flags, details, expected) in [
             (0, "via_upstream", End::Whole),
-            // An injected delay, an error response after the last retry, and one after an attempt that hit an open
-            // circuit breaker.
+            // An injected delay, an error response after the last retry, and an error response after an attempt that
+            // hit an open circuit breaker.
             (0x200, "via_upstream", End::Whole),
             (0x8000, "via_upstream", End::Whole),
             (0x80, "via_upstream", End::Whole),
@@ -206,12 +206,12 @@ mod tests {
             (0x4, 1, "10.0.0.1:80", End::Cut),
             (0x40, 1, "10.0.0.1:80", End::Cut),
             (0x4000, 1, "10.0.0.1:80", End::Cut),
-            // The first attempt was sent, and an open circuit breaker prevented the second attempt.
+            // The first attempt was sent, and the second was prevented by an open circuit breaker.
             (0x40 | 0x80, 1, "10.0.0.1:80", End::Cut),
             // The first attempt was sent. The second attempt failed to connect or found no healthy upstream.
             (0x20 | 0x8000, 2, "", End::Cut),
             (0x2, 2, "", End::Cut),
-            // No connection was established, or the client disconnected before one was.
+            // No connection could be established, or the client disconnected first.
             (0x20, 1, "", End::Unsent),
             (0x4, 1, "", End::Unsent),
             (0x4000, 1, "", End::Unsent),
@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(EndedRequest::new(&host, none).end(), End::Unsent);
     }
 
-    /// Responses from other filters are ignored, because only an upstream response indicates the cost of a request.
+    /// Responses from other filters are ignored, because only upstream responses indicate a request's cost.
     #[test]
     fn responses_of_others_are_not_read() {
         let host = FakeHost::default();

@@ -1,8 +1,8 @@
-//! The sweep converts the buckets of frequently edited rules to the current limits, a few pages per
-//! run.
+//! The sweep converts the buckets of frequently edited rules to the current limits, a few pages at
+//! a time.
 //!
-//! All workers that have the rule contribute to the sweep, and their common progress is stored in a
-//! shared data value. When all pages have been converted, the corresponding changes are removed
+//! All workers that have the rule take part in the sweep, and their combined progress is stored in
+//! a shared data value. Once all pages have been converted, the corresponding changes are removed
 //! from the rule's history.
 
 use loudou_limiter::{Clock, Nanos};
@@ -13,14 +13,15 @@ use loudou_store::{CAS_ABSENT, Cas, GaveUp, LiveRule, Table, Written};
 use crate::host::{Host, HostStore};
 use crate::record::{Record, Records};
 
-/// Maximum number of pages that a timer tick converts.
+/// Maximum number of pages converted per timer tick.
 const PAGES: u32 = 16;
-/// Maximum number of pages that each edit converts. Edits contribute because there may be no worker
-/// whose timer runs sweeps.
+/// Maximum number of pages converted per edit. Edits also convert pages, because there may be no
+/// worker whose timer runs sweeps.
 pub(crate) const PAGES_OF_EDIT: u32 = 128;
-/// Time limit of one run. A full page of a frequently edited rule needs hundreds of conversions.
+/// Time limit for one run. A full page of a frequently edited rule requires hundreds of
+/// conversions.
 const MAX_TIME: Nanos = Nanos::new(300_000);
-/// Pause between two runs.
+/// Pause between runs.
 const PAUSE: Nanos = Nanos::from_millis(5);
 
 /// The rules that a worker must sweep, and the time of its next run.
@@ -30,11 +31,11 @@ pub(crate) struct Sweep {
     due: Nanos,
 }
 
-/// Progress of the sweep of a rule.
+/// Progress of a rule's sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Progress {
     rule_tag: u32,
-    /// The rule version to which the sweep converts buckets.
+    /// The rule version that the sweep converts buckets to.
     version: u32,
     next_page: u32,
 }
@@ -66,7 +67,7 @@ impl Progress {
 }
 
 impl Sweep {
-    /// Creates the sweep for the rules in a record that need one.
+    /// Creates the sweep for all rules in a record that need one.
     pub(crate) fn of(record: &Record) -> Self {
         Self {
             rules: record.to_sweep().map(|rule| rule.base.tag()).collect(),
@@ -79,8 +80,8 @@ impl Sweep {
         (!self.rules.is_empty()).then_some(self.due)
     }
 
-    /// Converts some pages for one of the rules that this worker has, if a run is due. Returns true
-    /// if the record has changed.
+    /// If a run is due, converts some pages for one of this worker's rules. Returns true if the
+    /// record has changed.
     pub(crate) fn run(
         &mut self,
         host: &dyn Host,
@@ -91,7 +92,7 @@ impl Sweep {
         let known = self.rules.iter().copied();
         let mut known = known.filter_map(|tag| rules.iter().find(|rule| rule.tag() == tag));
         let Some(first) = known.next() else {
-            // This worker has none of the rules, so other workers must sweep them.
+            // This worker has none of the rules, so they must be swept by other workers.
             self.rules.clear();
             return false;
         };
@@ -105,8 +106,8 @@ impl Sweep {
     }
 }
 
-/// Converts up to `pages` pages for the rule in `rules` whose sweep is in progress. If no sweep of
-/// these rules is in progress, starts the sweep of the first rule. Returns true if the record has
+/// Converts up to `pages` pages for the rule in `rules` that is currently being swept. If none of
+/// these rules is being swept, starts the first rule's sweep. Returns true if the record has
 /// changed.
 pub(crate) fn step(
     host: &dyn Host,
@@ -133,20 +134,20 @@ pub(crate) fn step(
         (new, first)
     });
     if rule.version() < progress.version {
-        // The sweep converts buckets to a newer version of the rule than this worker has.
+        // The sweep converts buckets to a newer rule version than this worker has.
         return false;
     }
     let mut end = progress.next_page.saturating_add(pages).min(table.pages());
     let begun = host.now();
     for page in progress.next_page..end {
-        // At least one page is converted in each run, so that even a slow machine makes progress.
+        // Each run converts at least one page, so that even slow machines make progress.
         if page > progress.next_page && host.now().since(begun) >= MAX_TIME {
             end = page;
             break;
         }
         let brought = table.bring_page_forward(&mut HostStore(host), page, *rule, clock);
-        // A page in another format contains no buckets of this rule. After any other failure, the
-        // next run retries all pages of this run.
+        // Pages in another format contain none of this rule's buckets. After any other failure, the
+        // next run retries all pages from this run.
         if brought.is_err_and(|gave_up| gave_up != GaveUp::UnknownPage) {
             return false;
         }
@@ -167,7 +168,7 @@ pub(crate) fn step(
     forgotten.is_ok()
 }
 
-/// Returns the stored progress, and the compare-and-swap version of the value.
+/// Returns the stored progress and the value's compare-and-swap version.
 fn load(host: &dyn Host, key: &[u8]) -> (Option<Progress>, Cas) {
     let mut bytes = Vec::new();
     match host.shared_get(key, &mut bytes) {

@@ -1,10 +1,10 @@
 //! Counts upstream responses and errors, for rules with `when`.
 //!
-//! A response is counted when its request ends, because the upstream may reset the stream until
-//! then. Envoy's response flags indicate failures of the upstream or its connection, and the
-//! response code details indicate whether the response came from the upstream. Responses from
-//! filters, direct responses of routes, and requests whose clients disconnect before the response
-//! are not counted, because they say nothing about the upstream's health.
+//! Responses are not counted until the request ends, because the upstream may still reset the
+//! stream. Envoy's response flags indicate upstream and connection failures, and the response code
+//! details indicate whether the response came from the upstream. Responses from filters, direct
+//! responses from routes, and requests whose clients disconnect before the response arrives are not
+//! counted, because they say nothing about the upstream's health.
 
 use loudou_api::{Event, EventKind};
 use loudou_limiter::{Clock, Nanos};
@@ -17,12 +17,12 @@ use crate::escaped::escaped;
 use crate::events;
 use crate::host::{Host, HostStore};
 
-/// Bits of Envoy's response flags that count as upstream errors: no healthy upstream, upstream
-/// timeout, local and remote resets, failed or closed upstream connections, an open circuit
-/// breaker, the maximum stream duration, protocol errors, and failed DNS resolution.
+/// Envoy response flags that count as upstream errors: no healthy upstream, upstream timeout, local
+/// and remote resets, failed or closed upstream connections, an open circuit breaker, exceeding the
+/// maximum stream duration, protocol errors, and failed DNS resolution.
 const FAILED: u64 = 0x2 | 0x4 | 0x8 | 0x10 | 0x20 | 0x40 | 0x80 | 0x8_0000 | 0x80_0000 | 0x400_0000;
 
-/// Returns the name of the current request's cluster.
+/// Returns the cluster name of the current request.
 pub(crate) fn cluster(host: &dyn Host) -> Option<Vec<u8>> {
     host.property("xds\0cluster_name")
 }
@@ -44,8 +44,8 @@ fn is_error(host: &dyn Host) -> Option<bool> {
     Some(matches!(code, 429 | 500..=599))
 }
 
-/// The conditions for which responses are counted. Each distinct `when` is stored once, with the
-/// names of its rules.
+/// The `when` conditions for which responses are counted. Each distinct condition is stored once,
+/// with the names of its rules.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     whens: Vec<(UpstreamCondition, Vec<String>)>,
@@ -65,13 +65,13 @@ impl Watch {
         Self { whens, generation }
     }
 
-    /// Returns true if any rule needs upstream responses to be counted.
+    /// Returns true if any rule requires counting upstream responses.
     pub(crate) const fn is_on(&self) -> bool {
         !self.whens.is_empty()
     }
 
     /// Counts the response to the current request, which has ended. Returns an event for each
-    /// `when` that has started or stopped being true.
+    /// `when` that has become true or false.
     pub(crate) fn see(
         &self,
         host: &dyn Host,

@@ -1,8 +1,8 @@
-//! Held requests, which are paused streams of one worker that the worker's timer resumes when they
-//! are due.
+//! Held requests: paused streams on one worker that are resumed by the worker's timer when they are
+//! due.
 //!
-//! A stream can be resumed only on its own worker, so each worker has a separate queue. The due
-//! times of all workers are consistent, because they are computed from shared buckets.
+//! A stream can only be resumed by its own worker, so each worker has a separate queue. Due times
+//! are consistent across all workers, because they are computed from shared buckets.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -15,21 +15,21 @@ use crate::host::{Host, Reply};
 use crate::metrics::{FleetMetrics, Registry, StoreMetrics};
 use crate::reservation::Reservations;
 
-/// Maximum number of streams that one timer tick resumes. After the callback, Envoy continues the
-/// streams one by one. But if a stream gets a response immediately, Envoy calls into the VM for
-/// that response and continues the next stream when this nested callback returns, so the calls
-/// nest. A few hundred nested streams would exhaust the VM's stack.
+/// Maximum number of streams resumed per timer tick. After the callback, Envoy continues the
+/// streams one by one. However, if a stream receives a response immediately, Envoy calls into the
+/// VM for that response and continues the next stream when this nested callback returns, so the
+/// calls nest. A few hundred nested streams would exhaust the VM's stack.
 pub(crate) const MAX_RELEASED: usize = 32;
 
-/// Estimated memory that a held request with its own connection occupies in Envoy and the VM, in
-/// bytes. The estimate excludes headers and body. `tests/tests/waiting.rs` compares it with the
-/// measured memory, which was 27 255 bytes over HTTP/1.1.
+/// Estimated memory usage of a held request with its own connection, in bytes. The estimate covers
+/// both Envoy and the VM, but not the headers and body. `tests/tests/waiting.rs` compares it to the
+/// measured memory usage, which was 27 255 bytes over HTTP/1.1.
 pub(crate) const HELD_BYTES: u64 = 32 << 10;
-/// Number of copies of its headers that a held request occupies. Besides the parsed headers, Envoy
-/// keeps the unparsed input until the request has passed.
+/// Number of copies of a held request's headers that are in memory. In addition to the parsed
+/// headers, Envoy retains the unparsed input until the request has passed.
 const HEADER_COPIES: u64 = 2;
 
-/// Identifies a held request, and gives its position in the queue.
+/// Identifies a held request and determines its position in the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket {
     pub(crate) due: Nanos,
@@ -39,31 +39,32 @@ pub(crate) struct Ticket {
 /// A held request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Held {
-    /// Ticket that the request got when it entered the queue.
+    /// Ticket assigned to the request when it entered the queue.
     pub(crate) ticket: Ticket,
-    /// Memory that the request occupies, in bytes.
+    /// Memory usage of the request, in bytes.
     pub(crate) bytes: u64,
-    /// Tokens that the request has reserved.
+    /// Tokens reserved by the request.
     pub(crate) reservations: Option<Reservations>,
-    /// True if the request waits for a lease or for the fleet's changes, and must then be decided.
+    /// True if the request is waiting for a lease or for the fleet's changes and must then be
+    /// decided.
     pub(crate) is_undecided: bool,
-    /// Time at which the request arrived or was decided again.
+    /// Time of the request's arrival or of the latest new decision.
     pub(crate) since: Nanos,
-    /// Latest time until which the request may be held.
+    /// Deadline until which the request may be held.
     pub(crate) latest: Nanos,
 }
 
-/// The held requests, and the total memory that they occupy.
+/// The held requests and their total memory usage.
 #[derive(Debug, Default)]
 struct Queue {
     held: BTreeMap<Ticket, Held>,
-    /// Current due times of requests whose due times have changed, by their tickets.
+    /// Current due times of all requests whose due times have changed, by ticket.
     moved: BTreeMap<Ticket, Nanos>,
     bytes: u64,
 }
 
 impl Queue {
-    /// Returns the current queue position of the request with this ticket.
+    /// Returns the current queue position for this ticket's request.
     fn position(&self, ticket: Ticket) -> Ticket {
         let due = self.moved.get(&ticket).copied().unwrap_or(ticket.due);
         Ticket { due, ..ticket }
@@ -79,8 +80,8 @@ impl Queue {
 
 type SharedQueue = RefCell<Queue>;
 
-/// Room for one more held request. `free` is the free memory in bytes, or `None` if the maximum
-/// number of requests is already held.
+/// Room available for one more held request. `free` is the free memory in bytes, or `None` if the
+/// maximum number of requests is already held.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     free: Option<u64>,
@@ -88,10 +89,10 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Returns the estimated memory for a request body, given its length if it is known. Envoy's
-    /// buffers were measured to be a fifth larger than their content. A body that is longer than
-    /// the setting `body_kib` is not read to its end and fills two buffers: the buffer of the
-    /// filters and the buffer of the connection.
+    /// Estimates the memory needed for a request body, given its length if known. According to
+    /// measurements, Envoy's buffers are a fifth larger than their contents. A body that is longer
+    /// than the `body_kib` setting is not read to the end and fills two buffers: the filter chain's
+    /// buffer and the connection's buffer.
     pub(crate) fn body(self, length: Option<u64>) -> u64 {
         match length.filter(|length| *length < self.body) {
             Some(length) => length.saturating_add(length >> 2),
@@ -99,8 +100,8 @@ impl Room {
         }
     }
 
-    /// Returns the memory that a request with headers and a body of these sizes occupies. `None` if
-    /// there is no room for it.
+    /// Returns the memory occupied by a request with headers and a body of these sizes. `None` if
+    /// there is not enough room for it.
     pub(crate) fn takes(self, headers: u64, body: u64) -> Option<u64> {
         let bytes = headers
             .saturating_mul(HEADER_COPIES)
@@ -110,14 +111,14 @@ impl Room {
     }
 }
 
-/// The queue of held requests, ordered by due time. The VM's [`PanicCleanup`] has a weak reference
-/// to the queue.
+/// The queue of held requests, ordered by due time. The VM's [`PanicCleanup`] holds a weak
+/// reference to the queue.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting(Rc<SharedQueue>);
 
 impl Waiting {
     /// Calls `use_queue` with the queue. The queue cannot already be borrowed, because no method
-    /// calls other code while it borrows the queue.
+    /// calls other code while borrowing it.
     fn with_queue<T: Default>(&self, use_queue: impl FnOnce(&mut Queue) -> T) -> T {
         match self.0.try_borrow_mut() {
             Ok(mut queue) => use_queue(&mut queue),
@@ -125,7 +126,7 @@ impl Waiting {
         }
     }
 
-    /// Returns the room for one more held request.
+    /// Returns the room available for one more held request.
     pub(crate) fn room(&self, bounds: &WaitingSettings) -> Room {
         let most = usize::try_from(bounds.requests).unwrap_or(usize::MAX);
         let memory = u64::from(bounds.memory_mib) << 20;
@@ -138,7 +139,7 @@ impl Waiting {
         }
     }
 
-    /// Adds a request to the queue, which holds it until `due`. Returns the request's ticket.
+    /// Adds a request to the queue, where it is held until `due`. Returns the request's ticket.
     pub(crate) fn enter(&self, stream: u32, due: Nanos, held: Held) -> Ticket {
         let ticket = Ticket { due, stream };
         self.with_queue(|queue| {
@@ -148,12 +149,12 @@ impl Waiting {
         ticket
     }
 
-    /// Returns the position of the request that is due first.
+    /// Returns the position of the request with the earliest due time.
     fn first(&self) -> Option<Ticket> {
         self.with_queue(|queue| queue.held.first_key_value().map(|(ticket, _)| *ticket))
     }
 
-    /// Returns the due time of the request that is due first.
+    /// Returns the earliest due time of all held requests.
     pub(crate) fn due(&self) -> Option<Nanos> {
         self.first().map(|next| next.due)
     }
@@ -168,7 +169,7 @@ impl Waiting {
         self.with_queue(|queue| queue.remove(ticket))
     }
 
-    /// Returns the first held request at or after the position `place`, with its position.
+    /// Returns the first held request at or after the position `place`, and its position.
     pub(crate) fn next_from(&self, place: Ticket) -> Option<(Ticket, Held)> {
         self.with_queue(|queue| {
             let (place, held) = queue.held.range(place..).next()?;
@@ -202,8 +203,8 @@ impl Waiting {
         self.take(ticket).is_some()
     }
 
-    /// Removes the first request in the queue if it is due and comes before `end`. Returns the
-    /// request with its position.
+    /// Removes the first request in the queue if it is due and its position is before `end`.
+    /// Returns the request and its position.
     pub(crate) fn next_due(&self, now: Nanos, end: Option<Ticket>) -> Option<(Ticket, Held)> {
         let next = self.first().filter(|next| next.due <= now)?;
         if end.is_some_and(|end| next >= end) {
@@ -225,19 +226,19 @@ impl Waiting {
     }
 }
 
-/// Cleanup actions to run if the VM panics. Held requests must get a response, because Envoy would
-/// neither resume them nor respond to them. The gauges that count held requests and workers without
+/// Cleanup actions to run if the VM panics. Held requests must be sent a response, because Envoy
+/// would neither resume them nor respond to them. The gauges for held requests and workers without
 /// a relay must be corrected, because they outlive the VM.
 #[derive(Debug)]
 pub struct PanicCleanup {
     share: String,
     queue: Weak<SharedQueue>,
-    /// True while the gauge `fleet.down` counts this worker.
+    /// True while this worker is included in the `fleet.down` gauge.
     is_alone: Rc<Cell<bool>>,
 }
 
 impl PanicCleanup {
-    /// Returns true if the queue no longer exists, so that there is nothing to clean up.
+    /// Returns true if the queue no longer exists, in which case there is nothing to clean up.
     pub fn is_void(&self) -> bool {
         self.queue.strong_count() == 0
     }
@@ -267,11 +268,11 @@ impl PanicCleanup {
     }
 }
 
-// The timer of one worker, which is set so that it fires when it is needed next. In the proxy-wasm
-// ABI, this timer is called *tick*.
+// A worker's timer, which is set to fire the next time it is needed. In the proxy-wasm ABI, this
+// timer is called *tick*.
 //
-// Setting the timer is a host call, so it is not set for a request if it already fires early
-// enough.
+// Setting the timer requires a host call, so it is not set for a request if it will already fire
+// early enough.
 
 /// Returns the earlier of two optional times.
 pub(crate) fn earlier(one: Option<Nanos>, other: Option<Nanos>) -> Option<Nanos> {
@@ -282,11 +283,11 @@ pub(crate) fn earlier(one: Option<Nanos>, other: Option<Nanos>) -> Option<Nanos>
     }
 }
 
-/// The timer of one worker.
+/// A worker's timer.
 #[derive(Debug)]
 pub(crate) struct Timer {
-    /// Current period in milliseconds. 0 if the timer is stopped, and `None` if other code has set
-    /// the period.
+    /// Current period in milliseconds. 0 if the timer is stopped, or `None` if the period was set
+    /// by other code.
     period: Option<u32>,
     fires_at: Nanos,
 }
@@ -301,14 +302,14 @@ impl Default for Timer {
 }
 
 impl Timer {
-    /// Ensures that the timer fires at `needed` or earlier.
+    /// Ensures that the timer fires no later than `needed`.
     pub(crate) fn fire_by(&mut self, host: &dyn Host, needed: Option<Nanos>, now: Nanos) {
         if needed.is_some_and(|needed| needed < self.fires_at) {
             self.set(host, needed, now);
         }
     }
 
-    /// Sets the timer, which has just fired, to the time `needed`, or stops it.
+    /// After the timer has fired, sets it to fire at `needed` or stops it.
     pub(crate) fn fired(&mut self, host: &dyn Host, needed: Option<Nanos>, now: Nanos) {
         self.set(host, needed, now);
     }
@@ -438,7 +439,7 @@ mod timer_tests {
     use super::*;
     use crate::host::fake::FakeHost;
 
-    /// Returns the timer period if it was set since the last call of this function.
+    /// Returns the timer period if it has been set since the last call to this function.
     fn set(host: &FakeHost) -> Option<u32> {
         Some(host.timer_ms.replace(UNSET)).filter(|ms| *ms != UNSET)
     }

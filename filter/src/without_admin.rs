@@ -1,5 +1,5 @@
-//! Replaces `admin.rs` in builds without the feature `admin`. Configurations that use the admin API
-//! are rejected, so no values of these types can exist at run time.
+//! Replaces `admin.rs` in builds without the `admin` feature. Configurations that use the admin API
+//! are rejected, so values of these types never exist at run time.
 
 #![expect(
     unreachable_pub,
@@ -22,28 +22,28 @@ pub const START_TICK_MS: u32 = 0;
 /// Maximum size of a request body, in bytes. 0, because no bodies are read.
 pub const MAX_BODY: usize = 0;
 
-/// Settings of the admin role. There are no values of this type.
+/// Settings of the admin role. This type has no values.
 #[derive(Clone, Debug)]
 pub enum Settings {}
 
-/// Settings of an embedded admin API. There are no values of this type.
+/// Settings of an embedded admin API. This type has no values.
 #[derive(Clone, Debug)]
 pub enum Embedded {}
 
-/// The admin role. There are no values of this type.
+/// The admin role. This type has no values.
 #[derive(Debug)]
 pub enum AdminPlane {}
 
-/// An API call that waits for its body. There are no values of this type.
+/// An API call that is waiting for its body. This type has no values.
 #[derive(Debug)]
 pub enum Call {}
 
-/// Next step after the headers of an API request have been read.
+/// What to do after reading the headers of an API request.
 #[derive(Debug)]
 pub enum Begin {
     /// Send this response now.
     Answer(Reply),
-    /// Wait for the complete request body.
+    /// Wait until the request body is complete.
     AwaitBody(Box<Call>),
 }
 
@@ -54,7 +54,7 @@ pub fn role(document: &Value) -> Result<Settings, Vec<Problem>> {
     Err(left_out(&Path::root().field("admin").field("role"), value))
 }
 
-/// Never called, because there are no values of the parameter's type.
+/// Never called, because the parameter's type has no values.
 pub fn share(settings: &Settings) -> &str {
     match *settings {}
 }
@@ -75,12 +75,12 @@ fn left_out(place: &Path, value: &Value) -> Vec<Problem> {
 }
 
 impl AdminPlane {
-    /// Never called, because there are no values of the parameter's type.
+    /// Never called, because the parameter's type has no values.
     pub fn new(settings: Settings) -> Self {
         match settings {}
     }
 
-    /// Never called, because there are no values of the parameter's type.
+    /// Never called, because the parameter's type has no values.
     pub fn embedded(settings: Embedded, _now: Nanos) -> Self {
         match settings {}
     }

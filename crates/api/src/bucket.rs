@@ -4,37 +4,37 @@ use loudou_limiter::{Decision, Limit, Limits, Nanos, Numbers, RequestNumbers};
 use loudou_store::Outage;
 use serde::{Deserialize, Serialize};
 
-/// A page of live buckets. The filter limits the work per page, so a page with a `next_cursor` may contain few buckets
-/// or none.
+/// A page of live buckets. The filter limits the work per page, so even a page with a `next_cursor` may contain few or
+/// no buckets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BucketsPage {
     /// Unique name of the Envoy process, as in [`crate::Status::instance`].
     #[serde(default)]
     pub instance: String,
-    /// Time on the server's monotonic clock when the page was read.
+    /// Time at which the page was read, on the server's monotonic clock.
     pub now_ns: u64,
     /// Generation number of the rules.
     pub generation: u64,
     /// Buckets, in no particular order.
     pub buckets: Vec<BucketView>,
-    /// Value of the `cursor` parameter for the next page. Absent on the last page.
+    /// Value to pass as the `cursor` parameter to get the next page. Absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
     /// Number of pages in the store.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub pages: u32,
-    /// Number of store pages searched so far, including the pages that earlier calls of the same search have read.
+    /// Number of store pages searched so far, including pages read by earlier calls of the same search.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub pages_done: u32,
-    /// Time for which the client should wait before it requests the next page, so that searches do not slow down the
-    /// data path.
+    /// How long the client should wait before requesting the next page, so that searches do not slow down the data
+    /// path.
     #[serde(default, skip_serializing_if = "is_default")]
     pub wait_ns: u64,
 }
 
-/// A [`BucketsPage`] without its buckets. The filter serializes each bucket as soon as it finds the bucket, so that the
-/// serialization time counts towards the work limit of a page.
+/// A [`BucketsPage`] without its buckets. The filter serializes each bucket as soon as it is found, so that
+/// serialization time counts towards the page's work limit.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct BucketsHead {
     /// [`BucketsPage::instance`].
@@ -82,13 +82,13 @@ pub struct BucketNames {
 pub struct BucketView {
     /// Name of the rule.
     pub rule: String,
-    /// Key in printable ASCII; all other bytes are written as `%XX`. If the store has lost the text of the key, this is
-    /// `#` followed by hexadecimal digits.
+    /// Key in printable ASCII; all other bytes are written as `%XX`. If the store has lost the key's text, this is `#`
+    /// followed by hexadecimal digits.
     pub key: String,
-    /// Limits of the bucket, in the order of the rule.
+    /// The bucket's limits, in the same order as in the rule.
     pub limits: Vec<LimitView>,
-    /// Index in `limits` of the limit that would refuse the next request, or otherwise of the limit that is closest to
-    /// a refusal.
+    /// Index in `limits` of the limit that would refuse the next request or, if none would, of the limit closest to a
+    /// refusal.
     pub reported: usize,
     /// Requests admitted since the bucket was created.
     pub admitted: u64,
@@ -99,12 +99,12 @@ pub struct BucketView {
     /// Absent if no request was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_at_ns: Option<u64>,
-    /// Start of the current run of refusals. Within a run, at most 60 s pass from one refusal to the next, even if
-    /// requests in between are admitted. Absent if the last refusal is more than 60 s ago. Also absent while requests
-    /// in flight hold permits, because the store then keeps only the time of the last refusal.
+    /// Start of the current run of refusals. Within a run, successive refusals are at most 60 s apart, even if requests
+    /// in between are admitted. Absent if the last refusal is more than 60 s ago. Also absent while in-flight requests
+    /// hold permits, because the store then records only the time of the last refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_since_ns: Option<u64>,
-    /// True if the rule is in shadow mode or off. In that case, requests that are counted as refused were let through.
+    /// True if the rule is in shadow mode or off. In that case, requests counted as refused were actually let through.
     #[serde(default, skip_serializing_if = "is_default")]
     pub shadow: bool,
     /// When the bucket was last touched, on the server's monotonic clock.
@@ -114,7 +114,7 @@ pub struct BucketView {
     /// Ban in effect, if the key is banned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ban: Option<BanView>,
-    /// If `ban` comes from an override, the ban by an operator or a penalty that is also in effect.
+    /// If `ban` comes from an override, the operator or penalty ban that is also in effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hidden_ban: Option<BanView>,
     /// Number of refusals that count towards the rule's penalty.
@@ -123,11 +123,11 @@ pub struct BucketView {
     /// Number of penalty bans that still count. Each of these bans makes the next penalty ban longer.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub penalties: u32,
-    /// Lease of this Envoy, if a fleet of Envoys shares the limits. In that case, `limits` describes the fleet-wide
-    /// limits, as the engine reported them at `heard_ns`.
+    /// This Envoy's lease, if the limits are shared by a fleet of Envoys. In that case, `limits` describes the
+    /// fleet-wide limits as reported by the engine at `heard_ns`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<LeaseView>,
-    /// Decision that applies instead of the lease while the relay or its engine does not answer. With `local`, `limits`
+    /// Decision that replaces the lease while the relay or its engine is not responding. With `local`, `limits`
     /// describes this Envoy's share of the limits. Otherwise, `limits` describes the fleet-wide limits as last
     /// reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -135,7 +135,7 @@ pub struct BucketView {
     /// Override that applies to the key.
     #[serde(default, rename = "override", skip_serializing_if = "Option::is_none")]
     pub own: Option<KeyOverrideView>,
-    /// Capacities and rate amounts that the last request of the key carried in its metadata.
+    /// Capacities and rate amounts carried in the metadata of the key's last request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub numbers: Vec<BroughtView>,
 }
@@ -146,10 +146,10 @@ pub struct BucketView {
 pub struct LeaseView {
     /// Units that this Envoy may admit without calling the relay.
     pub tokens: u64,
-    /// Units that remained for all Envoys when the engine last answered: one number per limit, in the order of the
-    /// limits.
+    /// Units that remained for all Envoys when the engine last responded: one number per limit, in the same order as
+    /// the limits.
     pub left: Vec<u64>,
-    /// Time at which this Envoy sent the last call that the engine answered, on the server's monotonic clock.
+    /// When this Envoy sent the most recent call that the engine answered, on the server's monotonic clock.
     pub heard_ns: u64,
     /// Units that this Envoy admitted on credit and that the engine has not charged yet.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -159,14 +159,14 @@ pub struct LeaseView {
     pub denied_until_ns: Option<u64>,
 }
 
-/// Decision while the relay or its engine does not answer.
+/// Decision made while the relay or its engine is not responding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "decides")]
 pub enum OutageView {
-    /// A local bucket decides, with this Envoy's share of the limits.
+    /// A local bucket makes the decision, using this Envoy's share of the limits.
     Local {
-        /// Number of Envoys by which the limits are divided.
+        /// Number of Envoys that the limits are divided by.
         envoys: u32,
     },
     /// Every request is admitted.
@@ -206,8 +206,8 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl BucketView {
-    /// Returns the ban that an operator or a penalty has imposed on the key. Another ban can replace this ban, and an
-    /// unban ends it. Bans by overrides are ignored.
+    /// Returns the ban that an operator or a penalty has imposed on the key. This ban can be replaced by another ban or
+    /// lifted by an unban. Bans imposed by overrides are ignored.
     pub fn imposed(&self) -> Option<BanView> {
         let ban = self.ban.filter(|ban| ban.by != BanBy::Override);
         ban.or(self.hidden_ban)
@@ -242,12 +242,12 @@ impl BanView {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum BanBy {
-    /// A call by an operator.
+    /// An operator's call.
     #[default]
     Operator,
-    /// Penalty of the rule.
+    /// The rule's penalty.
     Penalty,
-    /// Override of the key.
+    /// The key's override.
     Override,
 }
 
@@ -277,10 +277,10 @@ pub struct KeyOverrideView {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OverrideKind {
-    /// Limits of the rule, scaled up or down.
+    /// The rule's limits, scaled up or down.
     #[default]
     Scale,
-    /// Limits that replace the limits of the rule.
+    /// Limits that replace the rule's limits.
     Limits,
     /// No limits.
     Unlimited,
@@ -300,11 +300,11 @@ impl OverrideKind {
     }
 }
 
-/// Time for which a bucket stays [`BucketState::Refusing`] after a refusal.
+/// How long a bucket stays [`BucketState::Refusing`] after a refusal.
 pub const REFUSING_FOR: Nanos = Nanos::from_secs(10);
 
-/// State of a bucket, also used as the `state` filter of searches. If several states apply, the last variant that
-/// applies is reported.
+/// State of a bucket, also used as the `state` filter of searches. If several states apply, the last applicable variant
+/// is reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -312,9 +312,9 @@ pub enum BucketState {
     /// All units are available.
     #[default]
     Idle,
-    /// Some units are taken.
+    /// Some units are in use.
     Busy,
-    /// At least one request is held.
+    /// At least one request is being held.
     Held,
     /// A request was refused within [`REFUSING_FOR`], or the rule's `on_outage` refuses all requests.
     Refusing,
@@ -346,23 +346,23 @@ impl BucketState {
     }
 }
 
-/// Numbers for one limit that the last request of a key carried in its metadata.
+/// Numbers for one limit, as carried in the metadata of a key's last request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BroughtView {
     /// Name of the limit.
     pub limit: String,
-    /// Capacity of the limit. Absent if the request did not carry it, so that the default applies.
+    /// Capacity of the limit. Absent if the request did not carry it, in which case the default applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<u32>,
-    /// Amount of the limit's rate. Absent if the request did not carry it, so that the default applies.
+    /// Amount of the limit's rate. Absent if the request did not carry it, in which case the default applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amount: Option<u32>,
 }
 
 impl BroughtView {
-    /// Decodes the `numbers` that a bucket stores. `template` contains the rule's limits before the numbers of a
-    /// request are filled in.
+    /// Decodes the `numbers` stored in a bucket. `template` contains the rule's limits before a request's numbers are
+    /// filled in.
     pub fn of(template: &Limits, numbers: &[u64]) -> Vec<Self> {
         let some = |number: u32| Some(number).filter(|number| *number > 0);
         let view = |(limit, word): (&Limit, &u64)| {
@@ -376,7 +376,7 @@ impl BroughtView {
         sourced(template).zip(numbers).map(view).collect()
     }
 
-    /// Encodes `views` in the form in which a bucket stores them.
+    /// Encodes `views` for storage in a bucket.
     pub fn stored(template: &Limits, views: &[Self]) -> Numbers {
         let word = |limit: &Limit| {
             let view = views.iter().find(|view| view.limit == limit.name());
@@ -404,9 +404,9 @@ pub struct LimitView {
     pub algorithm: String,
     /// Capacity, in cost units.
     pub capacity: u64,
-    /// Long-term rate in the notation of rule files, such as `30/m`. Empty if units are not returned over time.
+    /// Long-term rate in rule-file notation, such as `30/m`. Empty if units are not returned over time.
     pub rate: String,
-    /// Cost units taken, rounded up. The number exceeds the capacity while requests are held.
+    /// Cost units in use, rounded up. This number exceeds the capacity while requests are being held.
     #[serde(default)]
     pub used: u64,
     /// Cost units left.
@@ -418,19 +418,19 @@ pub struct LimitView {
     pub reset_after_ns: u64,
     /// Time until all units are available again if the limit is completely used up.
     pub drain_ns: u64,
-    /// True if the level falls steadily, so that `reset_after_ns / drain_ns` is always the used fraction of the limit.
-    /// Otherwise, the level stays at `used / capacity` until the reset.
+    /// True if the level falls steadily, so that `reset_after_ns / drain_ns` is always the fraction of the limit in
+    /// use. Otherwise, the level stays at `used / capacity` until the reset.
     #[serde(default = "drains")]
     pub drains: bool,
 }
 
-/// Default value of `drains`. Filters that do not send this field have only limits whose level falls steadily.
+/// Default value of `drains`. Filters that do not send this field only have limits whose level falls steadily.
 const fn drains() -> bool {
     true
 }
 
 impl LimitView {
-    /// Creates the view of a limit from its used units and its current decision.
+    /// Creates the view of a limit from its units in use and its current decision.
     pub fn new(limit: &Limit, used: u64, now: &Decision, retry_after: Option<Nanos>) -> Self {
         let algorithm = limit.algorithm();
         Self {

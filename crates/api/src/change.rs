@@ -1,12 +1,12 @@
-//! Changes that lease calls distribute to a fleet: edits, overrides and bans that were made at one Envoy and apply at
+//! Changes that lease calls distribute to a fleet: edits, overrides and bans that were made on one Envoy and apply to
 //! all Envoys.
 //!
-//! For each change name, the engine stores only the value of the latest change. A change counts as later than all
-//! changes that its author had already seen. Each stored change gets the next generation number. The engine keeps the
-//! tombstone of an ended change for [`TOMBSTONE_S`], so that every Envoy is notified that the change has ended.
+//! The engine stores only the latest value for each change name. A change counts as later than all changes that its
+//! author had already seen at that time. Each stored change is assigned the next generation number. The engine keeps a
+//! tombstone of each ended change for [`TOMBSTONE_S`], so that every Envoy is notified that the change has ended.
 //!
-//! Times are durations relative to the call or its response, never timestamps. The clocks of Envoys are therefore never
-//! compared. After a failover, however, the clock of the engine is compared with the clock of its replacement.
+//! Times are durations relative to the call or its response, never timestamps. The clocks of different Envoys are
+//! therefore never compared. After a failover, however, the engine's clock is compared with its replacement's clock.
 
 use core::fmt;
 
@@ -20,17 +20,17 @@ use crate::percent::percent_decoded;
 pub const MAX_CHANGES: usize = 4_096;
 /// Maximum length of a change as JSON text, in bytes.
 pub const MAX_CHANGE_BYTES: usize = 64 * 1024;
-/// Maximum total length of all changes of a namespace, in bytes.
+/// Maximum total length of all changes in a namespace, in bytes.
 pub const MAX_ALL_CHANGES_BYTES: usize = 2 * 1024 * 1024;
 /// Maximum number of changes in a response.
 pub const MAX_ANSWER_CHANGES: usize = 64;
-/// Maximum total length of the changes in a response, in bytes. A change that is longer than this is sent alone.
+/// Maximum total length of the changes in a response, in bytes. A longer change is sent on its own.
 pub const MAX_ANSWER_CHANGES_BYTES: usize = 128 * 1024;
 /// Maximum length of a change's name, in bytes.
 pub const MAX_CHANGE_NAME: usize = 32 * 1024;
 /// Maximum length of a name in a [`RejectedChange`], in characters.
 pub const SHOWN_CHANGE_NAME: usize = 256;
-/// Time for which the engine keeps the tombstone of an ended change, in seconds.
+/// How long the engine keeps the tombstone of an ended change, in seconds.
 pub const TOMBSTONE_S: u64 = 3_600;
 
 /// A change.
@@ -38,7 +38,7 @@ pub const TOMBSTONE_S: u64 = 3_600;
 pub struct Change {
     /// Name of the change, in the form of [`ChangeName`].
     pub name: String,
-    /// Value of the change, which only Envoys interpret. Null if the change has ended.
+    /// Value of the change, which is interpreted only by Envoys. Null if the change has ended.
     #[serde(default)]
     pub value: Value,
     /// Milliseconds since the change was made.
@@ -47,10 +47,10 @@ pub struct Change {
     /// Milliseconds until the change expires, or 0 if it does not expire.
     #[serde(default)]
     pub ends_in_ms: u64,
-    /// Number of the change, which the engine assigns in ascending order. 0 in a request.
+    /// Number of the change, assigned by the engine in ascending order. 0 in a request.
     #[serde(default)]
     pub generation: u64,
-    /// Envoy process at which the change was made. In a request, an empty string stands for the caller.
+    /// Envoy process in which the change was made. In a request, an empty string means the caller.
     #[serde(default)]
     pub instance: String,
 }
@@ -64,17 +64,17 @@ pub struct RejectedChange {
     pub why: String,
 }
 
-/// Status of the distribution of a new change to the fleet.
+/// Status of a new change's distribution to the fleet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Spread {
-    /// The change is being sent to the other Envoys of the fleet. If the engine is available, the change arrives within
-    /// a second. Otherwise, the change arrives when the engine is available again.
+    /// The change is being sent to the other Envoys of the fleet. If the engine is available, the change reaches them
+    /// within a second. Otherwise, the change reaches them once the engine is available again.
     Sending,
-    /// The change applies at this Envoy only, because the fleet's record of changes is full.
+    /// The change applies to this Envoy only, because the fleet's record of changes is full.
     HereOnly,
-    /// A value from a newer filter that this version does not know.
+    /// A value sent by a newer filter that this version does not know.
     #[default]
     #[serde(other)]
     Unknown,
@@ -82,10 +82,10 @@ pub enum Spread {
 
 /// Name of a change, which identifies what the change applies to.
 ///
-/// An edit or an override belongs to one version of its rule, the *base*. The value of the change has a field that
-/// contains the base. The change to either version uses the name without a base. During a deployment, some Envoys of
-/// the fleet have a different version of the rule. The name of a change to that version includes the base. A reader
-/// that does not support bases takes a name with a base for the name of an unknown rule, and waits for that rule.
+/// An edit or an override belongs to one version of its rule, the *base*. The base is recorded in a field of the
+/// change's value. A change to either version uses the name without a base. During a deployment, some Envoys of the
+/// fleet have a different version of the rule. The name of a change to that version includes the base. A reader that
+/// does not support bases interprets a name with a base as the name of an unknown rule and waits for that rule.
 ///
 /// ```
 /// use loudou_api::ChangeName;
@@ -104,7 +104,7 @@ pub enum ChangeName {
         /// Key.
         key: String,
     },
-    /// `edit/RULE` or `edit/RULE@BASE`: the edit of a rule.
+    /// `edit/RULE` or `edit/RULE@BASE`: an edit of a rule.
     Edit {
         /// Name of the rule.
         rule: String,
@@ -139,7 +139,7 @@ impl fmt::Display for Part<'_> {
     }
 }
 
-/// Formats the name of a rule, with the base if the change has one.
+/// Formats a rule name, followed by the base if the change has one.
 struct Of<'a>(&'a str, Option<&'a str>);
 
 impl fmt::Display for Of<'_> {
@@ -175,7 +175,7 @@ impl ChangeName {
             Some((rule, of)) => (rule, Some(of)),
         };
         let (rule, base) = match rule.split_once('@') {
-            // An `@` in the name of a rule is escaped, so this `@` starts the base.
+            // An `@` in a rule name is escaped, so this `@` starts the base.
             Some((rule, base)) if kind != "ban" => (rule, Some(percent_decoded(base)?)),
             _ => (rule, None),
         };
@@ -206,7 +206,7 @@ impl ChangeName {
         }
     }
 
-    /// Returns the name with the base `of`. If the name has no base, the value of the change contains the base. The
+    /// Returns the name with `of` as its base. If the name has no base, the base is in the value of the change. The
     /// name of a ban is returned unchanged.
     #[must_use]
     pub fn with_base(&self, of: Option<&str>) -> Self {
@@ -235,7 +235,7 @@ pub struct ResetAnswer {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BanAnswer {
-    /// Current time of the server's monotonic clock.
+    /// Current time on the server's monotonic clock.
     pub now_ns: u64,
     /// Ban that was in effect before the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -243,16 +243,16 @@ pub struct BanAnswer {
     /// Bucket after the call. Absent if the key has no bucket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bucket: Option<BucketView>,
-    /// True if anything changed. A ban that ends later than the requested ban stays in effect, unless the call has
+    /// True if anything changed. An earlier ban that ends after the requested ban stays in effect unless the call sets
     /// `replace`.
     #[serde(default = "yes")]
     pub changed: bool,
-    /// Status of the distribution to the other Envoys. Absent if there is no fleet.
+    /// Status of the change's distribution to the other Envoys. Absent if there is no fleet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fleet: Option<Spread>,
 }
 
-/// Default value of `changed`. Filters that do not send this field always replace the earlier ban.
+/// Default value of `changed`. Filters that do not send this field always replace an earlier ban.
 const fn yes() -> bool {
     true
 }

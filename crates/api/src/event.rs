@@ -6,28 +6,28 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Events {
-    /// Unique name of the Envoy process that numbers the events. Empty if the filter does not
+    /// Unique name of the Envoy process that numbers these events. Empty if the filter does not
     /// report it.
     #[serde(default)]
     pub instance: String,
-    /// Time at which the process started to limit requests, in milliseconds since the Unix epoch.
+    /// Time at which the process started limiting requests, in milliseconds since the Unix epoch.
     #[serde(default)]
     pub started_unix_ms: u64,
     /// True if the requested sequence number belongs to another process. In that case, the response contains all events
     /// of this process.
     #[serde(default, skip_serializing_if = "is_false")]
     pub restarted: bool,
-    /// Current time of the server's monotonic clock.
+    /// Current time on the server's monotonic clock.
     pub now_ns: u64,
     /// Events that are still stored.
     pub events: Vec<Event>,
-    /// Sequence number for the next call. This is the number of the newest event, or 0 if there are no events. If
-    /// `more` is true, this is the number of the last event in the response.
+    /// Sequence number to send in the next call. This is the number of the newest event, or 0 if there are no events.
+    /// If `more` is true, this is the number of the last event in the response.
     pub last_seq: u64,
-    /// Number of events after the requested sequence number that are no longer stored. This number may be too large if
+    /// Number of events after the requested sequence number that have been discarded. This number may be too high if
     /// only one source has lost events.
     pub lost: u64,
-    /// True if there are newer events that are not in this response.
+    /// True if there are newer events beyond the ones in this response.
     #[serde(default, skip_serializing_if = "is_false")]
     pub more: bool,
 }
@@ -37,7 +37,7 @@ pub struct Events {
 pub enum EventSource {
     /// Calls of the admin API: edits, bans, resets and overrides.
     Operators,
-    /// The filter itself: new configurations, expiries and the state of upstreams.
+    /// The filter itself: new configurations, expiries and upstream state changes.
     Filter,
 }
 
@@ -70,11 +70,11 @@ const fn is_false(flag: &bool) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Event {
-    /// Sequence number. The first event has number 1, and there are no gaps.
+    /// Sequence number. Events are numbered from 1 without gaps.
     pub seq: u64,
     /// Time of the event, on the server's monotonic clock.
     pub at_ns: u64,
-    /// Time of the event in milliseconds since the Unix epoch, for display and for comparison with
+    /// Time of the event in milliseconds since the Unix epoch, for display and for correlation with
     /// other logs.
     pub at_unix_ms: u64,
     /// Kind of event.
@@ -87,14 +87,15 @@ pub struct Event {
     pub key: Option<String>,
     /// Name of the API token whose call caused the event, or `loudou` for automatic events.
     pub by: String,
-    /// Reason that the author gave.
+    /// Reason given by the author.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// The change in one line, such as `burst: capacity 15 → 30`.
+    /// One-line summary of the change, such as `burst: capacity 15 → 30`.
     pub detail: String,
     /// Generation number of the rules after the event.
     pub generation: u64,
-    /// End of the change, on the server's monotonic clock. Absent if the change does not expire.
+    /// Time at which the change ends, on the server's monotonic clock. Absent if the change does
+    /// not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_ns: Option<u64>,
 }
@@ -108,15 +109,15 @@ pub enum EventKind {
     Edit,
     /// An edit was dropped, so the rule in the plugin configuration applies again.
     EditDropped,
-    /// An edit, or an override of a key, expired.
+    /// An edit or a key's override expired.
     EditExpired,
     /// A new plugin configuration changed a rule that had an edit or edited overrides. The configuration took
     /// precedence, so these edits ended.
     EditRetired,
-    /// The override of a key was edited.
+    /// A key's override was edited.
     Override,
-    /// The edited override of a key was dropped, so the rule applies to the key as it did before
-    /// this edit.
+    /// A key's edited override was dropped, so the rule applies to the key as it did before this
+    /// edit.
     OverrideDropped,
     /// A key was banned.
     Ban,
@@ -126,19 +127,19 @@ pub enum EventKind {
     BanExpired,
     /// A new plugin configuration took effect.
     Configured,
-    /// The plugin configuration no longer has a rule.
+    /// A rule is no longer in the plugin configuration.
     RuleRemoved,
     /// A bucket was reset.
     Reset,
-    /// An upstream started to fail, so rules with a `when` condition apply to requests for this
+    /// An upstream started failing, so rules with a `when` condition apply to requests for this
     /// upstream.
     UpstreamFails,
     /// A failing upstream has recovered.
     UpstreamHeals,
-    /// The fleet's relay or its engine does not answer, so `on_outage` decides for fleet-wide
+    /// The fleet's relay or its engine is not responding, so `on_outage` decides for fleet-wide
     /// rules.
     FleetDown,
-    /// The relay and its engine answer again.
+    /// The relay and its engine are responding again.
     FleetUp,
     /// A problem that needs attention.
     #[default]
@@ -170,7 +171,7 @@ impl EventKind {
         }
     }
 
-    /// Returns the source of events of this kind.
+    /// Returns the source that events of this kind come from.
     pub const fn source(self) -> EventSource {
         match self {
             Self::Edit

@@ -1,7 +1,7 @@
-//! `POST /v1/explain` explains the decision on a request, rule by rule. Explaining a request takes
-//! no units.
+//! `POST /v1/explain` explains the decision on a request, rule by rule. Explaining a request does
+//! not consume any units.
 //!
-//! The body is a request in the form that `loudou_rules::config::parse_sample` parses.
+//! The body is a request in the format parsed by `loudou_rules::config::parse_sample`.
 
 use loudou_limiter::{Limits, Nanos, Verdict};
 use loudou_rules::evaluate::{Answer, RuleOutcome};
@@ -20,22 +20,22 @@ use crate::bucket::{LimitView, OutageView};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExplainAnswer {
-    /// Current time of the server's monotonic clock.
+    /// Current time on the server's monotonic clock.
     pub now_ns: u64,
     /// Generation number of the rules.
     pub generation: u64,
     /// `admit`, `hold` or `refuse`.
     pub verdict: Says,
-    /// Time for which the request would be held.
+    /// How long the request would be held.
     pub wait_ns: u64,
     /// Rule that would refuse the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_by: Option<String>,
-    /// All rules, in order of evaluation.
+    /// All rules, in evaluation order.
     pub rules: Vec<ExplainedRule>,
 }
 
-/// Verdict of a rule or a limit on a request, or the reason why there is no verdict.
+/// A rule's or limit's verdict on a request, or the reason why there is no verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -53,7 +53,7 @@ pub enum Says {
     NoMatch,
     /// The rule is off.
     Off,
-    /// The rule matches, but its `when` condition is not met at the moment.
+    /// The rule matches, but its `when` condition is not currently met.
     NotNow,
     /// An earlier rule with `stop` ended the evaluation, so this rule is not evaluated.
     Stopped,
@@ -93,7 +93,7 @@ pub struct ExplainedRule {
     pub mode: String,
     /// Verdict of the rule.
     pub says: Says,
-    /// True if the rule admits the request, but a later enforced rule refuses it, so the units are returned.
+    /// True if the rule admits the request, but a later enforced rule refuses it, so the units are given back.
     #[serde(default, skip_serializing_if = "is_false")]
     pub overruled: bool,
     /// Earlier rule that prevents the evaluation of this rule.
@@ -102,7 +102,7 @@ pub struct ExplainedRule {
     /// Reason why the request is refused instead of held: `deadline` or `waiting_full`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_held: Option<String>,
-    /// Error that kept the bucket from deciding. After an error of the store, the rule's `on_error`
+    /// Error that prevented the bucket from deciding. After a store error, the rule's `on_error`
     /// applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -110,15 +110,15 @@ pub struct ExplainedRule {
     /// matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failing: Option<UnmetPart>,
-    /// Condition in the rule's `match` whose value is too long for the regular expression, if the rule applies
-    /// nevertheless because of its `on_long_value`.
+    /// Condition in the rule's `match` whose value is too long for the regular expression, if the rule applies anyway
+    /// because of its `on_long_value`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub too_long: Option<UnmetPart>,
     /// First part of the rule's key that is missing from the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<UnmetPart>,
-    /// First part of the rule's key for which the request has several values. `found` contains the values, joined with
-    /// commas. The first value is used as the key, unless the rule refuses requests with several values.
+    /// First part of the rule's key for which the request has more than one value. `found` contains the comma-separated
+    /// values. The first value is used as the key, unless the rule refuses requests with several values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeated: Option<UnmetPart>,
     /// Key of the request, if the rule matches.
@@ -127,36 +127,36 @@ pub struct ExplainedRule {
     /// Cost that the rule charges.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<u64>,
-    /// Units that the rule reserves instead of charging `cost`, if the cost is known only at the
-    /// end of the request.
+    /// Units that the rule reserves instead of charging `cost`, if the cost is known only once the
+    /// request has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved: Option<u64>,
-    /// True if the request carries an invalid cost, so that the default cost or the cost from
+    /// True if the request carries an invalid cost, so that either the default cost or a cost from
     /// another source is charged.
     #[serde(default, skip_serializing_if = "is_false")]
     pub invalid_cost: bool,
-    /// Numbers for the key's limits, which the request carries in its metadata.
+    /// Numbers for the key's limits, as carried in the request's metadata.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub numbers: Vec<ExplainedNumber>,
     /// True if the key has no limits in this rule.
     #[serde(default, skip_serializing_if = "is_false")]
     pub unlimited: bool,
-    /// Ban of the key, which takes precedence over its limits.
+    /// The key's ban, which takes precedence over its limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ban: Option<ExplainedBan>,
-    /// Index in `limits` of the limit that refuses the request, or otherwise of the limit that is
+    /// Index in `limits` of the limit that refuses the request or, if none does, of the limit
     /// closest to a refusal.
     #[serde(default)]
     pub reported: usize,
     /// Decision during an outage, as in [`crate::BucketView::outage`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outage: Option<OutageView>,
-    /// Limits of the bucket, in the order of the rule. Empty if the request has no bucket.
+    /// The bucket's limits, in the same order as in the rule. Empty if the request has no bucket.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<ExplainedLimit>,
 }
 
-/// A number that each request carries in its metadata, and that sets a field of a limit.
+/// A number that each request carries in its metadata and that sets a field of a limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExplainedNumber {
@@ -164,11 +164,11 @@ pub struct ExplainedNumber {
     pub limit: String,
     /// Field that the number sets: `capacity`, or the `amount` of the rate.
     pub field: String,
-    /// Path of the number in the metadata.
+    /// Path to the number in the metadata.
     pub metadata: Vec<String>,
-    /// Number that applies, before an override scales it.
+    /// Number that applies, before any scaling by an override.
     pub number: u32,
-    /// Reason why this number applies.
+    /// Reason this number applies.
     pub origin: NumberOrigin,
 }
 
@@ -236,21 +236,21 @@ pub struct ExplainedBan {
     pub lasts_ns: Option<u64>,
 }
 
-/// A condition that the request does not meet, or a part of a rule's key for which the request has no value or several
-/// values.
+/// A condition that the request does not meet, or a part of a rule's key for which the request has no value or more
+/// than one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UnmetPart {
     /// Path in the rule, such as `match.headers[1]` or `key[0]`.
     pub place: String,
-    /// Required value, in the notation of rule files.
+    /// Required value, in rule-file notation.
     pub asked: Value,
     /// Value in the request, truncated to 200 characters. Bytes that are not UTF-8 are written as `\xNN`. Absent if the
     /// request has no value. Also absent for `match.not`, which fails because the request meets all conditions of
     /// `not`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,
-    /// If the value is too long, the maximum length that the regular expression tests, in bytes.
+    /// If the value is too long, the maximum length, in bytes, that the regular expression tests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest: Option<u64>,
 }
@@ -259,15 +259,15 @@ pub struct UnmetPart {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExplainedLimit {
-    /// Current state of the limit. `retry_after_ns` is the time after which this request can be
+    /// Current state of the limit. `retry_after_ns` is how long to wait before this request can be
     /// retried.
     pub now: LimitView,
     /// Verdict of the limit. If the rule is not evaluated, this is the verdict that the limit would
-    /// give.
+    /// have given.
     pub says: Says,
     /// Cost units that would remain after the request.
     pub remaining: u64,
-    /// Time for which the limit would hold the request.
+    /// How long the limit would hold the request.
     pub wait_ns: u64,
     /// Time after the request until all units would be available again.
     pub reset_after_ns: u64,
@@ -279,7 +279,7 @@ const fn is_false(value: &bool) -> bool {
 }
 
 impl ExplainAnswer {
-    /// Creates the response that explains how `rules` decide on a request at `now`.
+    /// Creates the response that explains how `rules` decide on a request at the time `now`.
     pub fn new(explained: &Explanation, rules: &RuleSet, now: Nanos, generation: u64) -> Self {
         let name = |index: usize| rules.get(index).map(|active| active.rule().name.clone());
         let outcome = &explained.outcome;
@@ -318,7 +318,7 @@ impl ExplainAnswer {
 }
 
 impl ExplainedRule {
-    /// Creates the explanation of a rule, without the outcome.
+    /// Creates a rule's explanation, without its outcome.
     fn new(explained: &RuleExplained, active: &ActiveRule, now: Nanos) -> Self {
         let rule = active.rule();
         let bucket = explained.bucket.as_ref();
@@ -362,7 +362,7 @@ impl ExplainedRule {
         }
     }
 
-    /// Sets the outcome of the rule.
+    /// Sets the rule's outcome.
     fn set_outcome(&mut self, outcome: &RuleOutcome) {
         self.overruled = outcome.overruled;
         self.not_held = outcome.not_held.map(|reason| reason.name().to_owned());

@@ -1,8 +1,8 @@
 //! `POST /v1/leases` of the relay, which leases tokens from the central buckets of fleet-wide limits.
 //!
-//! One call contains all keys of an Envoy that need tokens, and the changes that were made at this Envoy. The call also
-//! serves as the heartbeat of the Envoy, so a call without keys is useful, too. Readers ignore unknown fields and
-//! reject numbers that are out of range.
+//! One call contains all of an Envoy's keys that need tokens, and the changes made on this Envoy. The call also serves
+//! as the Envoy's heartbeat, so even a call without keys is useful. Readers ignore unknown fields and reject numbers
+//! that are out of range.
 //!
 //! ```
 //! use loudou_api::{LeaseKey, LeaseLimit, LeaseRequest};
@@ -28,13 +28,13 @@ mod limit;
 /// Path of a lease call.
 pub const LEASE_PATH: &str = "/v1/leases";
 /// Header that contains the relay's version. A relay sets this header in every response. A response without this header
-/// comes from a proxy in between.
+/// was sent by a proxy in between.
 pub const RELAY_HEADER: &str = "x-loudou-relay";
 /// Maximum number of keys in a call.
 pub const MAX_LEASE_KEYS: usize = 512;
-/// Maximum number of limits of a key.
+/// Maximum number of limits per key.
 pub const MAX_LEASE_LIMITS: usize = 8;
-/// Maximum length of a call's body, in bytes.
+/// Maximum length of a call body, in bytes.
 pub const MAX_LEASE_BODY: usize = 512 * 1024;
 /// Maximum length of a namespace, a rule name or an epoch, in bytes.
 pub const MAX_LEASE_NAME: usize = 256;
@@ -48,21 +48,21 @@ pub const INSTANCE_DIGITS: usize = 16;
 /// Body of a lease call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseRequest {
-    /// Namespace of the store. Fleets in different namespaces share nothing.
+    /// Namespace of the store. Fleets in different namespaces share no state.
     pub namespace: String,
-    /// Instance ID of the caller: [`INSTANCE_DIGITS`] hexadecimal digits, which are random for each process. If the ID
-    /// is empty, the relay grants leases, but does not count the caller, and neither stores nor returns changes.
+    /// Instance ID of the caller: [`INSTANCE_DIGITS`] hexadecimal digits, chosen at random for each process. If the ID
+    /// is empty, the relay grants leases but neither counts the caller nor stores or returns changes.
     pub instance: String,
     /// Epoch of the changes that the caller has received, or empty if it has received none.
     #[serde(default)]
     pub epoch: String,
-    /// Generation up to which the caller has received changes, within `epoch`.
+    /// Generation, within `epoch`, up to which the caller has received changes.
     #[serde(default)]
     pub generation: u64,
-    /// Keys that need tokens. A key may occur at most once per rule.
+    /// Keys that need tokens. A key may appear at most once per rule.
     #[serde(default)]
     pub keys: Vec<LeaseKey>,
-    /// Changes that were made at the caller and that the relay must distribute.
+    /// Changes made by the caller that the relay must distribute.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
 }
@@ -78,7 +78,7 @@ impl LeaseRequest {
     }
 }
 
-/// Demand for one key. A unit is granted either by all limits of the key or by none.
+/// Demand for one key. A unit is granted either under all of the key's limits or under none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseKey {
     /// Name of the rule.
@@ -87,7 +87,7 @@ pub struct LeaseKey {
     pub key: String,
     /// Limits of the key.
     pub limits: Vec<LeaseLimit>,
-    /// Requested units. The relay may grant fewer.
+    /// Requested units. The relay may grant fewer units.
     #[serde(default)]
     pub want: u64,
     /// Minimum useful grant: the cost of the cheapest held request, or 0. If fewer units are available, the relay
@@ -95,13 +95,13 @@ pub struct LeaseKey {
     /// amount.
     #[serde(default)]
     pub need: u64,
-    /// Units that were admitted without a lease. The engine charges them even if a limit is exceeded.
+    /// Units admitted without a lease. The engine charges these units even if that exceeds a limit.
     #[serde(default)]
     pub debt: u64,
 }
 
 impl LeaseKey {
-    /// Creates a key that requests no units, so that the response contains only the balance.
+    /// Creates a key that requests no units, only its balance.
     pub fn new(rule: &str, key: &str, limits: Vec<LeaseLimit>) -> Self {
         Self {
             rule: rule.to_owned(),
@@ -115,28 +115,29 @@ impl LeaseKey {
 /// Body of the response to a lease call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseAnswer {
-    /// Number of instances that called in the last ten seconds, including the caller. 0 if the engine did not return
-    /// this number.
+    /// Number of instances that made a call in the last ten seconds, including the caller. 0 if the engine did not
+    /// return this number.
     #[serde(default)]
     pub envoys: u64,
     /// Epoch of the changes. This epoch differs from the caller's epoch if the engine has lost changes. If the epoch is
-    /// empty, the engine did not return changes, and the caller keeps the changes that it has.
+    /// empty, the engine did not return changes, and the caller keeps its current changes.
     #[serde(default)]
     pub epoch: String,
     /// Generation up to which the caller has received all changes, including the changes in this response. This is the
     /// generation of the last change in the response, or the current generation if the response contains no changes.
     #[serde(default)]
     pub generation: u64,
-    /// Answers for the keys, in the order of the call.
+    /// Answers for the keys, in the same order as in the call.
     #[serde(default)]
     pub keys: Vec<KeyAnswer>,
-    /// Changes that the caller has not received, oldest first. If the caller's epoch differs, these are all changes.
+    /// Changes that the caller has not received yet, oldest first. If the caller's epoch differs, this contains all
+    /// changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
-    /// True if there are more changes, which the next call returns.
+    /// True if there are more changes, to be returned by the next call.
     #[serde(default, skip_serializing_if = "is_false")]
     pub more: bool,
-    /// Changes from the call that the engine did not store.
+    /// Changes in the call that the engine did not store.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rejected: Vec<RejectedChange>,
 }
@@ -145,40 +146,40 @@ pub struct LeaseAnswer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "Written")]
 pub enum KeyAnswer {
-    /// The central bucket answered.
+    /// The central bucket responded.
     Lease(Lease),
-    /// The central bucket did not answer. It is unknown whether the units were taken.
+    /// The central bucket did not respond. It is unknown whether the units were taken.
     Failed(LeaseError),
 }
 
-/// Granted units of a key, and the state of its central bucket.
+/// Units granted to a key, and the state of its central bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lease {
     /// Units that the caller may use, at most `want`.
     pub granted: u64,
-    /// Charged units, which are always the whole debt.
+    /// Units charged, always the entire debt.
     pub charged: u64,
     /// Time until `need` units, but at least one unit, are available, in microseconds. 0 if `want` units were granted
     /// and no debt exceeds a limit.
     pub wait_us: u64,
-    /// Units that remain in the central bucket under each limit, in the order of the call's limits.
+    /// Units that remain in the central bucket under each limit, in the same order as the call's limits.
     pub left: Vec<u64>,
     /// Time until the first fixed window ends, and this lease with it, in microseconds. 0 if the key has no fixed
     /// window.
     pub ends_us: u64,
 }
 
-/// Reason why the central bucket did not answer.
+/// Reason why the central bucket did not respond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeaseError {
-    /// The engine did not answer in time.
+    /// The engine did not respond in time.
     Timeout,
     /// The relay has no connection to the engine.
     Unreachable,
-    /// The engine answered with an error.
+    /// The engine returned an error.
     Refused,
-    /// A reason from a newer relay that this version does not know.
+    /// A reason sent by a newer relay that this version does not know.
     #[default]
     #[serde(other)]
     Unknown,
@@ -245,10 +246,10 @@ const fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
-// Parsing and validation of calls and answers. If a value is out of range, the error contains the path of the value.
+// Parsing and validation of calls and answers. If a value is out of range, the error contains the path to that value.
 
 /// Error for an invalid call or response, with the path of the invalid value, the value itself and the allowed values.
-/// For a string, the error contains only the length, because the string may be a user's secret.
+/// For a string, the error contains only the length, because the string may be a user secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadLease(String);
 
@@ -265,8 +266,8 @@ impl BadLease {
         Self(format!("{place}: {value}; allowed: {allowed}"))
     }
 
-    /// Converts a `serde_json` error. Keeps only the category and the position of the error, because its message quotes
-    /// values of a wrong type.
+    /// Converts a `serde_json` error. Keeps only the category and position of the error, because its message quotes
+    /// values of the wrong type.
     fn json(error: &serde_json::Error) -> Self {
         let (line, column) = (error.line(), error.column());
         let kind = match error.classify() {
@@ -280,7 +281,7 @@ impl BadLease {
     }
 }
 
-/// Checks that a string has `least` to `most` bytes.
+/// Checks that a string is `least` to `most` bytes long.
 fn length(place: &str, text: &str, least: usize, most: usize) -> Result<(), BadLease> {
     if text.len() < least || text.len() > most {
         let value = format!("{} bytes", text.len());

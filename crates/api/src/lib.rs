@@ -1,8 +1,9 @@
-//! Types of all `/v1` requests and responses, between the filter and its clients, and between the filter and the relay.
+//! Types of all `/v1` requests and responses exchanged between the filter and its clients, and between the filter and
+//! the relay.
 //!
-//! Times in requests are duration strings (`30m`). Times in responses are integers in nanoseconds of the server's
-//! monotonic clock, and the names of their fields end with the unit. A response also contains `now_ns`, the current
-//! time of this clock. New releases only add fields to `/v1`, so readers ignore unknown fields.
+//! Times in requests are duration strings (`30m`). Times in responses are integers, in nanoseconds on the server's
+//! monotonic clock, and their field names end with the unit. A response also contains `now_ns`, the current time on
+//! this clock. New releases only add fields to `/v1`, so readers ignore unknown fields.
 #![forbid(unsafe_code)]
 
 mod bucket;
@@ -46,13 +47,13 @@ pub use rule::{EditAnswer, EditView, OverrideView, RuleView, Rules};
 pub use status::{FleetChanges, FleetStatus, RuleTotals, Status, StoreStatus, UpstreamView};
 pub use top::{Top, TopEntry};
 
-/// Version of the API, as in its paths.
+/// API version, as it appears in paths.
 pub const API_VERSION: &str = "v1";
-/// Maximum number of buckets on one page.
+/// Maximum number of buckets per page.
 pub const MAX_PAGE: usize = 500;
 /// Maximum number of buckets that one call reads by name.
 pub const MAX_READ: usize = 64;
-/// Number of buckets on a page if the request has no `limit`.
+/// Number of buckets per page if the request has no `limit`.
 pub const DEFAULT_PAGE: usize = 100;
 /// Maximum number of keys in a list of heavy hitters.
 pub const MAX_TOP: usize = loudou_store::top::COUNTERS;
@@ -60,14 +61,14 @@ pub const MAX_TOP: usize = loudou_store::top::COUNTERS;
 pub const DEFAULT_TOP: usize = 20;
 /// Maximum length of an edit's reason, in bytes.
 pub const MAX_REASON: usize = 200;
-/// Header that can contain the JSON of a call, in ASCII, instead of the body. In a response, the header contains the
+/// Header that can carry the JSON of a call, in ASCII, instead of the body. In a response, this header contains the
 /// [`BodyWays`] of the listener.
 pub const BODY_HEADER: &str = "loudou-body";
-/// Maximum length of the JSON in [`BODY_HEADER`], in bytes. Envoy's default limit for all headers of a request is 60
-/// KiB.
+/// Maximum length of the JSON in [`BODY_HEADER`], in bytes. By default, Envoy limits a request's headers to 60 KiB in
+/// total.
 pub const MAX_BODY_HEADER: usize = 32 * 1024;
 
-/// Ways in which a listener accepts the JSON of calls.
+/// Where a listener accepts the JSON of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyWays {
     /// In the body, or in [`BODY_HEADER`].

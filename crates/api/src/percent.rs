@@ -1,7 +1,7 @@
 //! Percent-decoding of paths and names.
 
-/// Decodes the `%XX` sequences in a string. Returns `None` if the result is not UTF-8. A percent sign without two
-/// hexadecimal digits after it is kept.
+/// Decodes the `%XX` sequences in a string. Returns `None` if the result is not UTF-8. A percent sign that is not
+/// followed by two hexadecimal digits is kept.
 ///
 /// ```
 /// use loudou_api::percent_decoded;

@@ -21,23 +21,23 @@ pub struct ProblemAnswer<R = Value, E = Value> {
     /// Description of this problem, with a remedy.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
-    /// For a refused request, the violated policies, as named in `RateLimit-Policy`.
+    /// For a refused request, the violated policies, named as in `RateLimit-Policy`.
     #[serde(
         default,
         rename = "violated-policies",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub violated_policies: Vec<String>,
-    /// For an invalid request body, the problems in this body.
+    /// For an invalid request body, the problems found in it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<RuleProblem>,
-    /// Number of further problems, which were omitted to limit the length of the response.
+    /// Number of further problems, omitted to limit the length of the response.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub problems_left_out: usize,
-    /// For status 429 of the admin API, the time to wait before the next call.
+    /// For status 429 from the admin API, how long to wait before the next call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ns: Option<u64>,
-    /// For status 412 and 428, the current rule.
+    /// For statuses 412 and 428, the current rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<RuleView<R, E>>,
 }
@@ -71,7 +71,7 @@ pub struct RuleProblem {
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(schema_with = "crate::schema::severity"))]
     pub severity: Severity,
-    /// Path of the value, such as `limits[0].rate`.
+    /// Path to the value, such as `limits[0].rate`.
     pub path: String,
     /// Invalid value, as JSON.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -81,14 +81,13 @@ pub struct RuleProblem {
     /// Allowed values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed: Option<String>,
-    /// Similar valid value, which the author probably meant.
+    /// Similar valid value that the author probably meant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
-    /// Line number in the text of the rules, where 1 is the first line. Absent if the rules were
-    /// not parsed from text.
+    /// Line number in the rule text, starting at 1. Absent if the rules were not parsed from text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    /// Column in that line, in characters, where 1 is the first character.
+    /// Column in that line, in characters, starting at 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub column: Option<usize>,
 }

@@ -1,8 +1,8 @@
 //! `GET /v1/rules`, `GET/PUT/DELETE /v1/rules/{rule}`, `PUT/DELETE /v1/overrides/{rule}/{key}`.
 //!
-//! A rule is JSON with the same fields as in a rule file. `loudou_rules::config::parse_rule` parses a rule. The type
-//! parameter `R` stands for a rule, and `E` for the body of an edit. In clients, both types are JSON values. In the
-//! server, both are types that serialize to JSON.
+//! A rule is a JSON object with the same fields as in a rule file. `loudou_rules::config::parse_rule` parses a rule.
+//! The type parameter `R` stands for a rule, and `E` for the body of an edit. In clients, both types are JSON values.
+//! In the server, both are types that serialize to JSON.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -17,18 +17,18 @@ pub struct Rules<R = Value, E = Value> {
     /// Unique name of the Envoy process, as in [`crate::Status::instance`].
     #[serde(default)]
     pub instance: String,
-    /// Current time of the server's monotonic clock.
+    /// Current time on the server's monotonic clock.
     pub now_ns: u64,
-    /// Generation number of the rules. The instance and the generation form the `ETag`.
+    /// Generation number of the rules. The instance and the generation together form the `ETag`.
     pub generation: u64,
-    /// Rules, in order of evaluation.
+    /// Rules, in evaluation order.
     pub rules: Vec<RuleView<R, E>>,
-    /// Value of the `cursor` parameter for the next page. Absent on the last page.
+    /// Value to pass as the `cursor` parameter to get the next page. Absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 
-/// A rule in two versions: as it is in effect, and as it is in the plugin configuration.
+/// Two versions of a rule: the one in effect and the one in the plugin configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RuleView<R = Value, E = Value> {
@@ -37,7 +37,8 @@ pub struct RuleView<R = Value, E = Value> {
     /// Unique name of the Envoy process, as in [`crate::Status::instance`].
     #[serde(default)]
     pub instance: String,
-    /// Generation of the rules when this rule was read. To edit the rule, send `"INSTANCE-GENERATION"` as `If-Match`.
+    /// Generation of the rules at the time this rule was read. To edit the rule, send `"INSTANCE-GENERATION"` as
+    /// `If-Match`.
     pub generation: u64,
     /// Rule in effect.
     pub rule: R,
@@ -46,13 +47,14 @@ pub struct RuleView<R = Value, E = Value> {
     /// Edit that changes `base`, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edit: Option<EditView>,
-    /// The edit, in the form of the body of `PUT /v1/rules/{rule}`.
+    /// The edit, in the same form as the body of `PUT /v1/rules/{rule}`.
     #[serde(default = "none::<E>", skip_serializing_if = "Option::is_none")]
     pub edit_body: Option<E>,
-    /// Overrides that were edited separately, after the rule was edited. `rule` contains the values of these overrides.
+    /// Overrides that were edited separately after the rule was edited. `rule` already contains the values of these
+    /// overrides.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<OverrideView>,
-    /// Request totals of the rule.
+    /// The rule's request totals.
     pub totals: RuleTotals,
 }
 
@@ -76,16 +78,16 @@ const fn none<E>() -> Option<E> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EditView {
-    /// Name of the author's token.
+    /// Name of the author's API token.
     pub by: String,
-    /// Reason that the author gave.
+    /// Reason given by the author.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
     /// Time of the edit, on the server's monotonic clock.
     pub at_ns: u64,
     /// Time of the edit, in milliseconds since the Unix epoch.
     pub at_unix_ms: u64,
-    /// End of the edit, on the server's monotonic clock. Absent if the edit does not expire.
+    /// Time at which the edit ends, on the server's monotonic clock. Absent if the edit does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at_ns: Option<u64>,
 }
@@ -96,7 +98,7 @@ pub struct EditView {
 pub struct OverrideView {
     /// Pattern in the rule: an exact key, or a prefix followed by `*`.
     pub key: String,
-    /// Author, reason, time and end of the edit.
+    /// Author, reason, time and expiry of the edit.
     pub edit: EditView,
 }
 
@@ -110,19 +112,19 @@ pub struct EditAnswer<R = Value, E = Value> {
     pub before: R,
     /// Rule after the call. The `generation` in this view is the new generation.
     pub after: RuleView<R, E>,
-    /// The change in one line, such as `burst: capacity 15 → 30`. Empty if nothing changed, or if only the expiry time
-    /// changed.
+    /// One-line summary of the change, such as `burst: capacity 15 → 30`. Empty if nothing changed, or if only the
+    /// expiry time changed.
     pub change: String,
     /// True if anything changed, or would change in a dry run. If nothing changes, the call creates neither a new
     /// generation nor an event.
     #[serde(default = "yes")]
     pub changed: bool,
-    /// Status of the distribution to the other Envoys. Absent if there is no fleet.
+    /// Status of the change's distribution to the other Envoys. Absent if there is no fleet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fleet: Option<Spread>,
 }
 
-/// Default value of `changed`. With filters that do not send this field, every accepted edit counts as a change.
+/// Default value of `changed`. For filters that do not send this field, every accepted edit counts as a change.
 const fn yes() -> bool {
     true
 }

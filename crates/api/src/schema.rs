@@ -1,4 +1,4 @@
-//! JSON Schemas of fields whose types are in crates that do not depend on `schemars`.
+//! JSON Schemas for fields whose types are defined in crates that do not depend on `schemars`.
 
 use loudou_rules::config::{Access, Severity};
 use schemars::{Schema, SchemaGenerator, json_schema};
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::TopBy;
 
-/// Returns the schema of a string that must be one of `values`.
+/// Returns the schema for a string that must be one of `values`.
 fn words<T: Serialize>(values: &[T]) -> Schema {
     json_schema!({ "type": "string", "enum": values })
 }

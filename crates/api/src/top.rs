@@ -1,18 +1,18 @@
-//! `GET /v1/top?rule=&by=refused|admitted&limit=`: the keys with the highest numbers of recent refusals or admissions.
+//! `GET /v1/top?rule=&by=refused|admitted&limit=`: the keys with the highest recent refusal or admission counts.
 
 use serde::{Deserialize, Serialize};
 
 use crate::TopBy;
 
-/// Recent heavy hitters. Requests that a worker counted in the last quarter of a second may be missing.
+/// Recent heavy hitters. Requests counted by a worker in the last quarter of a second may be missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Top {
-    /// Current time of the server's monotonic clock.
+    /// Current time on the server's monotonic clock.
     pub now_ns: u64,
     /// Generation number of the rules.
     pub generation: u64,
-    /// Outcome that is counted.
+    /// Outcome being counted.
     #[cfg_attr(feature = "schema", schemars(schema_with = "crate::schema::top_by"))]
     pub by: TopBy,
     /// Length of the counting window, which ends at `now_ns`.
@@ -22,9 +22,9 @@ pub struct Top {
     /// Sum of all counts, including the counts of keys beyond `limit`.
     #[serde(default)]
     pub total: u64,
-    /// Number of keys with a count, including keys beyond `limit`.
+    /// Number of keys that were counted, including keys beyond `limit`.
     pub keys: u64,
-    /// Upper bound for the count of any key that has no counter. If this bound is 0, all keys have a counter, and all
+    /// Upper bound on the count of any key that has no counter. If this bound is 0, every key has a counter and all
     /// counts are exact.
     pub missing_at_most: u64,
 }
@@ -35,17 +35,17 @@ pub struct Top {
 pub struct TopEntry {
     /// Name of the rule.
     pub rule: String,
-    /// Key, written as in bucket lists.
+    /// Key, in the same notation as in bucket lists.
     pub key: String,
-    /// Upper bound for the true count.
+    /// Upper bound on the true count.
     pub count: u64,
     /// Maximum error of `count`. The true count is at least `count - error`.
     pub error: u64,
-    /// True if the rule is in shadow mode or off. In that case, requests that are counted as refused were let through.
+    /// True if the rule is in shadow mode or off. In that case, requests counted as refused were actually let through.
     #[serde(default, skip_serializing_if = "is_false")]
     pub shadow: bool,
-    /// `refused_since_ns` of the bucket. Also absent if the bucket no longer exists, or if reading the buckets of a
-    /// long list took too long.
+    /// The bucket's `refused_since_ns`. Also absent if the bucket no longer exists, or if reading the buckets of a long
+    /// list took too long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_since_ns: Option<u64>,
 }

@@ -1,5 +1,5 @@
-//! Validates addresses before anything is sent to them. The URI parser alone is not enough, because
-//! it silently replaces an invalid port with the default port.
+//! Validates addresses before anything is sent to them. The URI parser alone is not sufficient,
+//! because it silently replaces an invalid port with the default one.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -14,10 +14,10 @@ use loudou_words::text::shortened;
 const UNIX: &str = "unix:";
 /// Maximum length of a Unix socket path, in bytes.
 const MAX_PATH: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
-/// Maximum number of characters of an address that an error message shows.
+/// Maximum number of characters of an address shown in an error message.
 const MAX_SHOWN: usize = 120;
 
-/// Returns an error if no call can be made to this address.
+/// Returns an error if this address cannot be called.
 pub fn check(url: &str) -> Result<(), ClientError> {
     socket(url).map_or_else(|| base(url).map(drop), |path| path.map(drop))
 }
@@ -69,7 +69,7 @@ pub(super) fn check_authority(uri: &Uri) -> Result<(), String> {
     };
     let place = authority.as_str();
     let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
-    // Skip an IPv6 address in brackets, because its colons do not separate the port.
+    // Skip a bracketed IPv6 address, because its colons are not port separators.
     let behind = place.rsplit_once(']').map_or(place, |(_, behind)| behind);
     let Some((_, port)) = behind.split_once(':') else {
         return Ok(());
@@ -80,10 +80,10 @@ pub(super) fn check_authority(uri: &Uri) -> Result<(), String> {
     Err(format!("has the port {port:?}, and {PORTS}"))
 }
 
-/// Describes valid port numbers, for error messages.
+/// Description of valid port numbers, used in error messages.
 pub const PORTS: &str = "a port is a number from 1 to 65535";
 
-/// Returns true if `text` is a valid port to listen on.
+/// Returns true if `text` is a valid listening port.
 pub fn is_port(text: &str) -> bool {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     is_number && text.parse::<u16>().is_ok_and(|port| port > 0)

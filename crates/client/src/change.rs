@@ -1,11 +1,11 @@
-//! Changes to live rules, keys and buckets: confirmation question, preview, sending, outcome and
-//! undo, and the conflict handling that all changes share. The command line prints a change as
-//! lines of text. The terminal app shows it as a form, a question and a message. `import` sends
-//! changes too, but after a conflict it previews the change again, replaces other operators' edits,
-//! and reports that it did so.
+//! Changes to live rules, keys and buckets: confirmation question, preview, sending, outcome, undo,
+//! and shared conflict handling. The command line prints a change as plain text. The terminal app
+//! presents it as a form, a confirmation question and an outcome message. `import` sends changes
+//! too, but after a conflict it previews the change again, overwrites other operators' edits, and
+//! reports that it did so.
 //!
-//! Each kind of change is defined in its own submodule and implements [`Verb`]. The enum [`Change`]
-//! lists all kinds.
+//! Each kind of change is defined in its own submodule and implements [`Verb`]. The [`Change`] enum
+//! has one variant per kind.
 
 use loudou_api::{BanAnswer, EditAnswer, RuleView};
 use loudou_rules::rule::tried;
@@ -33,8 +33,7 @@ use key_override::{Override, OverrideUndo};
 use reset::Reset;
 use verb::{Answer, Question, Verb};
 
-/// Maximum number of times that a change is sent again after a conflict in which only the
-/// generation has changed.
+/// Maximum number of retries after conflicts in which only the generation has changed.
 const MAX_RESENDS: u8 = 16;
 
 /// A change.
@@ -64,8 +63,8 @@ impl Change {
         }
     }
 
-    /// Returns the rule as the operator saw it when deciding on the change. `None` if the change
-    /// does not depend on the state of the rule.
+    /// Returns the rule as the operator saw it when deciding to make the change. `None` if the
+    /// change does not depend on the rule's state.
     pub fn seen(&self) -> Option<&RuleView> {
         match self {
             Self::Edit(edit) => Some(&edit.seen),
@@ -74,7 +73,7 @@ impl Change {
         }
     }
 
-    /// Replaces the rule state that the change is based on with the current state.
+    /// Replaces the rule state on which the change is based with the current state.
     pub fn see(&mut self, now: RuleView) {
         match self {
             Self::Edit(edit) => *edit.seen = now,
@@ -83,8 +82,8 @@ impl Change {
         }
     }
 
-    /// Adapts this change to another Envoy, which has these rules. `now_ns` is that Envoy's clock.
-    /// Returns the reason if the change is not possible there.
+    /// Adapts this change to another Envoy, which runs these rules. `now_ns` is that Envoy's clock.
+    /// Returns the reason if the change cannot be made there.
     pub fn at_another(&self, rules: &[RuleView], now_ns: u64) -> Result<Self, String> {
         let name = self.verb().rule();
         let named = |name: &str| rules.iter().find(|rule| rule.name == name).cloned();
@@ -98,7 +97,7 @@ impl Change {
                 edit.at_another(tried.map_or_else(rule, Ok)?, now_ns)
                     .map(Self::Edit)
             }
-            // The operator saw the ban at a different Envoy, so the request has no precondition.
+            // The operator saw the ban on a different Envoy, so the request has no precondition.
             Self::Ban(ban) => rule().map(|_| {
                 Self::Ban(Ban {
                     if_match: None,
@@ -113,19 +112,20 @@ impl Change {
         }
     }
 
-    /// Returns the rule before and after the change, if this kind of change can be previewed.
+    /// Returns the rule before and after the change, or `None` if this kind of change cannot be
+    /// previewed.
     pub fn preview(&mut self, client: &Client) -> Result<Option<EditAnswer>, ClientError> {
         self.resend(|change| change.verb().preview(client))
     }
 
-    /// Sends the change. With `dry_run`, the server checks the change without making it.
+    /// Sends the change. If `dry_run` is set, the server validates the change without applying it.
     pub fn send(&mut self, client: &Client, dry_run: bool) -> Result<Answer, ClientError> {
         self.resend(|change| change.verb().send(client, dry_run))
     }
 
-    /// Sends a request, and handles conflicts (HTTP 412) for all kinds of changes. If the
-    /// generation has changed, but nothing that the operator's decision depends on, the change is
-    /// sent again with the new generation. Otherwise the operator must decide again.
+    /// Sends the request for any kind of change, and handles conflicts (HTTP 412). If the
+    /// generation has changed, but nothing the operator's decision depends on has, the change is
+    /// sent again with the new generation. Otherwise, the operator must decide again.
     fn resend<T>(
         &mut self,
         send: impl Fn(&Self) -> Result<T, ClientError>,
@@ -146,8 +146,8 @@ impl Change {
     }
 
     /// Returns true if the operator's decision is still valid: Envoy has not restarted, and the
-    /// state that the operator saw is unchanged. For an edit, that state is the rule and its
-    /// current edit. For an override, that state is the rule's limits and the key's current
+    /// state that the operator saw is unchanged. For an edit, that state consists of the rule and
+    /// its current edit. For an override, it consists of the rule's limits and the key's current
     /// override.
     fn is_as_seen(&self, now: &RuleView) -> bool {
         let is_same = |seen: &RuleView| seen.instance == now.instance;
@@ -168,7 +168,7 @@ impl Change {
         }
     }
 
-    /// Returns a name for the change that fits into a sentence: `the ban of alice`.
+    /// Returns a noun phrase for the change, for use in a sentence: `the ban of alice`.
     pub fn name(&self) -> String {
         match self {
             Self::Edit(Edit {
@@ -192,8 +192,8 @@ impl Change {
         }
     }
 
-    /// Returns the affected buckets as pairs of rule and key. Empty if the change affects all keys
-    /// of a rule.
+    /// Returns the affected buckets as (rule, key) pairs. Empty if the change affects all keys of a
+    /// rule.
     pub fn buckets(&self) -> Vec<(&str, &str)> {
         if let Self::BanAll(all) = self {
             let bans = all.bans.iter();
@@ -203,8 +203,8 @@ impl Change {
         key.map(|key| (rule, key)).into_iter().collect()
     }
 
-    /// Returns the bans and unbans of this change that succeeded, each with the server's answer.
-    /// Empty for other kinds of changes.
+    /// Returns the successful bans and unbans in this change, each with the server's response.
+    /// Empty for other kinds of change.
     fn bans<'a>(&'a self, answer: &'a Answer) -> Vec<(&'a Ban, &'a BanAnswer)> {
         match (self, answer) {
             (Self::Ban(ban), Answer::Ban(answer)) => vec![(ban, answer)],
@@ -213,7 +213,7 @@ impl Change {
         }
     }
 
-    /// Returns an undo if the change had an effect that can be undone.
+    /// Returns an undo, if the change had an effect that can be undone.
     pub fn undo(&self, answer: &Answer) -> Option<Undo> {
         let outcome = self.verb().outcome(answer).toast;
         match self {
@@ -236,7 +236,7 @@ impl Change {
     }
 }
 
-/// Undo of a change that this program made.
+/// An undo for a change made by this program.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Undo {
     /// Undoes an edit of a rule.
@@ -250,7 +250,7 @@ pub enum Undo {
 }
 
 impl Undo {
-    /// Returns the one-line outcome of the change that this undo reverts.
+    /// Returns the one-line outcome of the change to be undone.
     pub fn change(&self) -> &str {
         match self {
             Self::Edit(undo) => &undo.change,
@@ -260,8 +260,8 @@ impl Undo {
         }
     }
 
-    /// Replaces the outcome of the change with the name of the change, because it is unknown
-    /// whether the change was made.
+    /// Replaces the outcome of the change with its name, because it is unknown whether the change
+    /// was applied.
     fn rename(&mut self, name: String) {
         match self {
             Self::Edit(undo) => undo.change = name,
@@ -282,10 +282,10 @@ impl Undo {
         }
     }
 
-    /// Returns the change that performs the undo, and the question to ask before sending it.
-    /// `server_ns` is the server's clock. `seen` takes a rule, a key and a time, and returns the
-    /// key's ban as read by a poll after that time. Returns `None` if there is nothing left to
-    /// undo.
+    /// Returns the change that performs the undo, and the confirmation question to ask before
+    /// sending it. `server_ns` is the server's clock. `seen` takes a rule, a key and a time, and
+    /// returns the key's ban as seen by a poll after that time. Returns `None` if there is nothing
+    /// left to undo.
     pub fn ask(
         &self,
         server_ns: u64,
@@ -326,7 +326,8 @@ impl Undo {
         }
     }
 
-    /// Removes the parts of this undo that `change` has performed. Returns true if no parts remain.
+    /// Removes the parts of this undo that `change` has already performed. Returns true if no parts
+    /// remain.
     pub fn is_over(&mut self, change: &Change, answer: &Answer) -> bool {
         let Self::BanAll(undo) = self else {
             return true;
@@ -351,8 +352,8 @@ impl Undo {
     }
 }
 
-/// Records that `change` has undone a change, so earlier bans of the same keys are in effect again.
-/// If several of `undos` affect the same key, the restored ban is assigned to the last of them.
+/// Records that `change` has undone another change, so earlier bans of the same keys are in effect
+/// again. If several `undos` affect the same key, the restored ban is assigned to the last one.
 pub fn put_back<'a>(
     undos: impl DoubleEndedIterator<Item = &'a mut Undo>,
     change: &Change,
@@ -378,7 +379,7 @@ pub enum Start {
 /// The first step of a change in the terminal app.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FirstStep {
-    /// Asks for confirmation. No input is needed.
+    /// Asks for confirmation. No further input is needed.
     Confirm(Change),
     /// Shows a form, because the change needs input.
     Form(Vec<Asked>),
@@ -404,7 +405,7 @@ impl Start {
         matches!(self, Self::Override)
     }
 
-    /// Starts the change for this key, with a form if the change needs input.
+    /// Starts the change for this key, showing a form if the change needs input.
     pub fn begin(self, place: &KeyPlace) -> FirstStep {
         match self {
             Self::Reset => FirstStep::Confirm(Change::Reset(reset::at(place))),
@@ -416,7 +417,7 @@ impl Start {
         }
     }
 
-    /// Returns an error if the values are valid individually but not in combination.
+    /// Returns an error if the values are valid individually but not when combined.
     pub fn wrong(self, place: &KeyPlace, typed: &Typed) -> Option<Wrong> {
         match self {
             Self::Override => key_override::wrong(place, typed),
@@ -424,8 +425,8 @@ impl Start {
         }
     }
 
-    /// Describes how the expiry in the form differs from the expiry of the override that it
-    /// replaces, if it does.
+    /// Describes how the expiry in the form differs from the expiry of the override being replaced,
+    /// if it does.
     pub fn other_end(self, place: &KeyPlace, typed: &Typed) -> Option<String> {
         match self {
             Self::Override => key_override::other_end(place, typed),

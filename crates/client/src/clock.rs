@@ -1,8 +1,9 @@
-//! The only clock of the terminal app. It measures the monotonic time since the app started. Only
-//! `check` reads the wall clock, for the dates of calendar windows.
+//! The terminal app's only clock. It measures monotonic time since the app started. Only `check`
+//! reads the wall clock, to determine the dates of calendar windows.
 //!
-//! The monotonic clock paces polls and drawing, and measures the age of data. Levels and waits are
-//! computed with the server's clock: the `now_ns` of the last answer plus the age of that answer.
+//! The monotonic clock is used to pace polling and drawing, and to measure the age of data. Levels
+//! and waiting times are computed using the server's clock: the `now_ns` of the last response plus
+//! the age of that response.
 
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -15,7 +16,7 @@ pub struct Clock {
     origin: Instant,
 }
 
-/// Blocks the thread for this duration.
+/// Blocks the current thread for the given duration.
 pub fn pause(time: Nanos) {
     if time > Nanos::ZERO {
         let (_sender, nothing) = channel::<()>();
@@ -23,7 +24,7 @@ pub fn pause(time: Nanos) {
     }
 }
 
-/// Returns the time of the wall clock, since the Unix epoch. Returns zero if the clock is set to a
+/// Returns the wall-clock time since the Unix epoch. Returns zero if the system clock is set to a
 /// date before 1970.
 #[expect(clippy::disallowed_methods, reason = "this is the one clock module")]
 pub fn wall() -> Nanos {
@@ -41,7 +42,7 @@ impl Clock {
         }
     }
 
-    /// Creates a clock that always reads zero, because its start is far in the future.
+    /// Creates a clock that always reads zero, because its start time is far in the future.
     #[cfg(any(test, feature = "fake"))]
     pub fn standing() -> Self {
         let Self { origin } = Self::start();
@@ -50,7 +51,7 @@ impl Clock {
         }
     }
 
-    /// Returns the time since the start.
+    /// Returns the time elapsed since the clock was started.
     pub fn now(&self) -> Nanos {
         Nanos::new(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }

@@ -1,5 +1,5 @@
-//! Builds the command line that is equivalent to an action in the terminal app, so that users can
-//! copy it into a runbook.
+//! Builds the command line equivalent of an action in the terminal app, so that users can copy it
+//! into a runbook.
 
 use loudou_limiter::{Carry, Nanos};
 use loudou_rules::config::spoken_value;
@@ -18,7 +18,7 @@ pub struct CommandLine {
 }
 
 impl CommandLine {
-    /// Starts with `loudou VERB`.
+    /// Starts a command line with `loudou VERB`.
     pub const fn new(verb: &'static str) -> Self {
         Self {
             verb,
@@ -72,8 +72,8 @@ impl CommandLine {
         self.option("--carry", if is_default { "" } else { carry.name() })
     }
 
-    /// Returns the finished command line. If an argument looks like an option, the arguments follow
-    /// the options, after `--`.
+    /// Returns the finished command line. If an argument looks like an option, the arguments are
+    /// placed after the options, separated by `--`.
     pub fn text(self) -> String {
         let looks_like_option = self.words.iter().any(|word| word.starts_with('-'));
         let words: Vec<String> = self.words.iter().map(|word| quoted(word)).collect();
@@ -98,9 +98,9 @@ pub fn to_paste(text: &str) -> String {
     }
 }
 
-/// Quotes a word for a POSIX shell. Clients choose keys, and terminals interpret a pasted control
-/// character even within quotes. Words with control characters are therefore written in the `$'…'`
-/// form of bash, zsh and ksh, which supports escapes.
+/// Quotes a word for a POSIX shell. Keys are chosen by clients, and terminals interpret pasted
+/// control characters even within quotes. Words containing control characters are therefore written
+/// in the `$'…'` form of bash, zsh and ksh, which supports escapes.
 pub fn quoted(word: &str) -> String {
     if word.chars().any(is_unsafe) {
         return format!("$'{}'", word.chars().map(escaped).collect::<String>());
@@ -112,7 +112,7 @@ pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Escapes a character for `$'…'`.
+/// Escapes a character for use in `$'…'`.
 fn escaped(c: char) -> String {
     match c {
         '\\' | '\'' => format!("\\{c}"),
@@ -123,8 +123,8 @@ fn escaped(c: char) -> String {
     }
 }
 
-/// Returns the limits of `after` that differ from `before`, each with the fields to set. Returns
-/// `None` if setting fields is not sufficient to express the difference.
+/// Returns the limits in `after` that differ from `before`, each with the fields to set. Returns
+/// `None` if the difference cannot be expressed by setting fields alone.
 pub fn fields(before: &Value, after: &Value) -> Option<Vec<(String, Vec<String>)>> {
     let limits = |rule: &Value| -> Option<Vec<Map<String, Value>>> {
         let limits = rule.get("limits")?.as_array()?.iter();
@@ -180,7 +180,7 @@ mod tests {
         }
     }
 
-    /// A real shell returns the quoted words unchanged and executes no part of them.
+    /// A real shell returns the quoted words unchanged and does not execute any part of them.
     #[test]
     fn a_shell_reads_quoted_words_back() {
         for word in [

@@ -22,7 +22,7 @@ pub(super) struct Connection {
     pub(super) base: String,
 }
 
-/// Creates a connection to `target`. `timeout` is the timeout of each call.
+/// Creates a connection to `target`. `timeout` applies to each call separately.
 pub(super) fn connection(target: &Target, timeout: Duration) -> Result<Connection, ClientError> {
     if let Some(path) = address::socket(&target.url) {
         return Ok(socket(path?, timeout));
@@ -41,7 +41,7 @@ pub(super) fn connection(target: &Target, timeout: Duration) -> Result<Connectio
         });
     };
     if target.proxy.is_some() && target.tls.server_name.is_some() {
-        // ureq would ask the proxy to connect to the certificate's name instead of the host.
+        // ureq would ask the proxy to connect to the name in the certificate instead of the host.
         let why = "--tls-name does not work through a proxy; except this host with no_proxy";
         return Err(ClientError::BadTarget {
             why: why.to_owned(),
@@ -58,7 +58,7 @@ pub(super) fn connection(target: &Target, timeout: Duration) -> Result<Connectio
     }
 }
 
-/// Parses the address of a proxy.
+/// Parses a proxy address.
 fn proxy(url: &str) -> Result<Proxy, ClientError> {
     let wrong = |why: String| ClientError::BadTarget {
         why: format!(
@@ -84,7 +84,7 @@ fn socket(path: &Path, timeout: Duration) -> Connection {
     let connector = UnixConnector(path.to_owned());
     Connection {
         agent: Agent::with_parts(config(timeout, None, None), connector, Nowhere),
-        // HTTP needs a host name. The admin API accepts `localhost` on local sockets.
+        // HTTP requires a host name. The admin API accepts `localhost` on local sockets.
         base: "http://localhost".to_owned(),
     }
 }
@@ -148,7 +148,7 @@ impl Resolver for Elsewhere {
     }
 }
 
-/// Resolves no addresses, because a Unix socket does not need any.
+/// Never resolves any addresses, because a Unix socket does not need them.
 #[derive(Debug)]
 struct Nowhere;
 

@@ -1,4 +1,4 @@
-//! Errors of API calls, with suggested remedies.
+//! API call errors, with suggested remedies.
 
 use std::error::Error;
 use std::fmt;
@@ -8,28 +8,28 @@ use loudou_api::{ProblemAnswer, RuleProblem, RuleView};
 
 use loudou_words::text::{escape, humanise, meant};
 
-/// Reason why a call did not return a usable answer.
+/// Reason why a call did not return a usable response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientError {
     /// The connection failed.
     Unreachable {
         /// The address of the admin listener.
         url: String,
-        /// The error message of the operating system.
+        /// The operating system's error message.
         cause: String,
     },
-    /// The TLS handshake failed, so the server is not trusted.
+    /// The TLS handshake failed, so the server cannot be trusted.
     Untrusted {
         /// The address of the admin listener.
         url: String,
-        /// The reason, with a remedy.
+        /// The reason, with a suggested remedy.
         cause: String,
     },
-    /// No complete answer arrived within the timeout.
+    /// No complete response arrived before the timeout.
     TimedOut {
         /// The address of the admin listener.
         url: String,
-        /// The time-out.
+        /// The timeout.
         after: Duration,
         /// True if the request had a body.
         had_body: bool,
@@ -41,14 +41,14 @@ pub enum ClientError {
         /// The problem document.
         problem: Box<ProblemAnswer>,
     },
-    /// The answer is not in the format of the API, so it is probably not from the filter.
+    /// The response is not in the API's format, so it probably did not come from the filter.
     Unexpected {
         /// The address of the admin listener.
         url: String,
-        /// A description of the answer.
+        /// A description of the response.
         what: String,
     },
-    /// Envoy restarted between two calls, so their answers came from different processes.
+    /// Envoy restarted between two calls, so the responses came from different processes.
     Restarted {
         /// The address of the admin listener.
         url: String,
@@ -61,7 +61,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Returns the HTTP status with which the filter rejected the request.
+    /// Returns the HTTP status with which the filter rejected the request, if it did.
     pub const fn status(&self) -> Option<u16> {
         match self {
             Self::Problem { status, .. } => Some(*status),
@@ -74,7 +74,7 @@ impl ClientError {
         matches!(self, Self::TimedOut { .. } | Self::Unexpected { .. })
     }
 
-    /// Returns the problem document with which the filter rejected the request.
+    /// Returns the problem document with which the filter rejected the request, if any.
     pub fn problem(&self) -> Option<&ProblemAnswer> {
         match self {
             Self::Problem { problem, .. } => Some(problem),
@@ -89,7 +89,7 @@ impl ClientError {
     }
 }
 
-/// Hint for calls with a body, which hang if the listener does not pass bodies to the filter.
+/// Hint for calls with a body, which hang if the listener does not forward bodies to the filter.
 const NO_BODY: &str = ". The request had a body: does the filter of this listener have \
                        `allow_on_headers_stop_iteration: true`?";
 
@@ -171,7 +171,7 @@ pub fn problem_line(problem: &RuleProblem) -> String {
     line
 }
 
-/// Formats a problem without its path and value, for a form that already shows them.
+/// Formats a problem without its path and value, for forms that already show them.
 pub fn problem_text(problem: &RuleProblem) -> String {
     let mut line = escape(&problem.message).into_owned();
     if let Some(allowed) = &problem.allowed {

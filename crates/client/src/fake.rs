@@ -1,5 +1,5 @@
-//! A server for tests. It sends one scripted answer per connection, byte for byte, and records the
-//! requests.
+//! A fake server for tests. It sends one scripted response per connection, byte for byte, and
+//! records the requests.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{Client, Target};
 
-/// Response of the server to a request.
+/// The server's response to a request.
 #[derive(Debug)]
 pub enum Answer {
     /// Writes these bytes and closes the connection.
@@ -23,13 +23,13 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Creates an answer with a status and a JSON body.
+    /// Creates a response with a status and a JSON body.
     pub fn json(status: &str, body: &impl Serialize) -> Self {
         let body = serde_json::to_string(body).expect("serialises");
         Self::text(status, &body)
     }
 
-    /// Creates an answer with a status and a body.
+    /// Creates a response with a status and a body.
     pub fn text(status: &str, body: &str) -> Self {
         let length = body.len();
         let head = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n");
@@ -37,24 +37,24 @@ impl Answer {
     }
 }
 
-/// A running test server: its address, and the requests that it has received.
+/// A running test server: its address, and the requests it has received.
 #[derive(Debug)]
 pub struct Fake {
-    /// The address of the server.
+    /// The server's address.
     pub url: String,
     requests: Receiver<String>,
 }
 
 impl Fake {
-    /// Starts a server that sends these answers, one per connection. If `answers` is empty, nothing
-    /// listens at the server's address.
+    /// Starts a server that sends these responses, one per connection. If `answers` is empty,
+    /// nothing listens on the server's address.
     pub fn new(answers: Vec<Answer>) -> Self {
         let (count, mut answers) = (answers.len(), answers.into_iter());
         Self::start(count, move |_| answers.next())
     }
 
-    /// Starts a server that calls `answer` for each request and sends the returned answer. `answer`
-    /// receives the request in the form that [`Self::request`] returns.
+    /// Starts a server that calls `answer` for each request and sends back the response it returns.
+    /// `answer` receives the request in the same form as returned by [`Self::request`].
     pub fn serving(mut answer: impl FnMut(&str) -> Answer + Send + 'static) -> Self {
         Self::start(usize::MAX, move |request| Some(answer(request)))
     }
@@ -106,14 +106,14 @@ impl Fake {
         Client::new(&target, timeout).expect("a good target")
     }
 
-    /// Returns the next request: its head as received, and its JSON from the body or from a header.
+    /// Returns the next request: its head as received, and its JSON, from the body or a header.
     pub fn request(&self) -> String {
         self.requests
             .recv_timeout(Duration::from_secs(10))
             .expect("a request")
     }
 
-    /// Returns the next request, if it has arrived.
+    /// Returns the next request, if one has arrived.
     pub fn try_request(&self) -> Option<String> {
         self.requests.try_recv().ok()
     }
@@ -137,7 +137,7 @@ fn serve(mut stream: TcpStream, answer: &Answer) {
     drop(stream.shutdown(Shutdown::Both));
 }
 
-/// Reads the head of a request, and a body if the head states a body length. Otherwise takes the
+/// Reads the request head, and the body if the head specifies a body length. Otherwise, takes the
 /// JSON from a header.
 fn read_request(stream: &mut TcpStream) -> String {
     let mut got = Vec::new();

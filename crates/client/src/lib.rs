@@ -1,9 +1,9 @@
-//! Client of the admin API: blocking HTTP calls, each with a timeout, and errors that suggest a
+//! Client for the admin API: blocking HTTP calls, each with a timeout, and errors that suggest a
 //! remedy.
 //!
-//! This is the only crate of the terminal app that uses the network. Answers are untrusted input.
-//! The size of bodies is bounded. Redirects are not followed, because they would send the token to
-//! another server.
+//! This is the terminal app's only crate that uses the network. Responses are untrusted input. Body
+//! size is bounded. Redirects are not followed, because they would send the token to another
+//! server.
 
 #![forbid(unsafe_code)]
 
@@ -60,11 +60,11 @@ use ways::Ways;
 
 /// Prefix of every path.
 const VERSION: &str = "/v1";
-/// Maximum size of an answer, in bytes.
+/// Maximum size of a response, in bytes.
 const MAX_BODY: u64 = 8 << 20;
 /// Maximum number of event pages to read after the first page.
 const MAX_EVENT_PAGES: usize = 64;
-/// Maximum number of characters of an unexpected answer that an error message shows.
+/// Maximum number of characters of an unexpected response shown in an error message.
 const MAX_SHOWN: usize = 120;
 
 /// An admin listener: its address, and the credentials and connection settings for it.
@@ -89,15 +89,15 @@ impl fmt::Debug for Target {
     }
 }
 
-/// A client of one admin listener. Clones share its connections.
+/// A client for one admin listener. Clones share the same connections.
 #[derive(Clone)]
 pub struct Client {
     agent: Agent,
     /// Prefix of each request's URL.
     base: Arc<str>,
-    /// Address as the user gave it, without a trailing slash.
+    /// The address given by the user, without a trailing slash.
     url: Arc<str>,
-    /// Address as shown in messages, including the proxy.
+    /// The address as shown in messages, including the proxy.
     place: Arc<str>,
     /// True if calls go through a proxy.
     has_proxy: bool,
@@ -116,8 +116,8 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// Creates a client of `target`. `timeout` is the timeout of each call. The client connects at
-    /// its first call.
+    /// Creates a client for `target`. `timeout` applies to each call separately. The client
+    /// connects when the first call is made.
     pub fn new(target: &Target, timeout: Duration) -> Result<Self, ClientError> {
         let token = target.token.as_deref().map(authorization);
         let Connection { agent, base } = connection(target, timeout)?;
@@ -148,7 +148,7 @@ impl Client {
         self.get(&Path::new(&["status"]).text)
     }
 
-    /// Returns one rule.
+    /// Returns a single rule.
     pub fn rule(&self, name: &str) -> Result<RuleView, ClientError> {
         self.get(&Path::new(&["rules", name]).text)
     }
@@ -163,7 +163,7 @@ impl Client {
         self.send(request, &edit.body)
     }
 
-    /// Removes the edit of a rule and restores the configured rule.
+    /// Removes a rule's edit and restores the configured rule.
     pub fn delete_rule(&self, name: &str, edit: &DropRequest) -> Result<EditAnswer, ClientError> {
         let request = self.authorized(self.agent.delete(self.address(&edit.path(name))));
         let request = request.header(header::IF_MATCH, edit.if_match.as_str());
@@ -175,22 +175,22 @@ impl Client {
         self.get(&query.path())
     }
 
-    /// Returns the named buckets that exist, in the order of the names. At most
-    /// [`loudou_api::MAX_READ`] names are allowed. If the answer has a `next_cursor`, the server
-    /// looked up only that many names.
+    /// Returns the buckets with the given names, in the same order, omitting buckets that do not
+    /// exist. At most [`loudou_api::MAX_READ`] names are allowed. If the response has a
+    /// `next_cursor`, the server looked up only that many names.
     pub fn read_buckets(&self, names: &BucketNames) -> Result<BucketsPage, ClientError> {
         let address = self.address(&Path::new(&["buckets"]).text);
         let names = serde_json::to_value(names).unwrap_or_default();
         self.send(|| self.authorized(self.agent.post(&address)), &names)
     }
 
-    /// Returns one bucket. A [`ClientError::Problem`] with status 404 means that the rule is
+    /// Returns a single bucket. A [`ClientError::Problem`] with status 404 means that the rule is
     /// unknown or the key has no bucket.
     pub fn bucket(&self, rule: &str, key: &str) -> Result<BucketView, ClientError> {
         self.get(&Path::new(&["buckets", rule, key]).text)
     }
 
-    /// Sets or removes the edited override of a key in a rule.
+    /// Sets or removes a key's edited override in a rule.
     pub fn set_override(
         &self,
         rule: &str,
@@ -211,7 +211,7 @@ impl Client {
         }
     }
 
-    /// Performs an action on the bucket of a key: `ban`, `unban` or `reset`.
+    /// Performs an action on a key's bucket: `ban`, `unban` or `reset`.
     pub fn act<T: DeserializeOwned>(
         &self,
         (action, rule, key): (&str, &str, &str),
@@ -225,13 +225,13 @@ impl Client {
         self.answer(request.send_empty())
     }
 
-    /// Returns the decision that the request `sample` would get.
+    /// Returns the decision that would be made for the request `sample`.
     pub fn explain(&self, sample: &Value) -> Result<ExplainAnswer, ClientError> {
         let address = self.address(&Path::new(&["explain"]).text);
         self.send(|| self.authorized(self.agent.post(&address)), sample)
     }
 
-    /// Returns the keys with the most recent refusals or admissions.
+    /// Returns the keys with the highest recent counts of refusals or admissions.
     pub fn top(&self, query: &TopQuery) -> Result<Top, ClientError> {
         self.get(&query.path())
     }
@@ -243,7 +243,7 @@ impl Client {
     }
 
     /// Like [`events`](Self::events), but returns only events from one source. Reads all pages, up
-    /// to a maximum that no filter reaches.
+    /// to a limit that no filter reaches.
     pub fn events_of(
         &self,
         of: Option<EventSource>,
@@ -328,13 +328,14 @@ impl Client {
         }
     }
 
-    /// Returns true if the address already ends with the API version, which each call appends.
+    /// Returns true if the address already ends with the API version, which is appended on each
+    /// call.
     fn has_version(&self) -> bool {
         self.base.ends_with(VERSION)
     }
 
-    /// Returns a hint for ports that expect TLS. If a client sends plain HTTP to such a port, the
-    /// server closes the connection or sends a TLS alert.
+    /// Returns a hint for when the port might expect TLS. If a client sends plain HTTP to such a
+    /// port, the server closes the connection or sends a TLS alert.
     fn try_tls(&self) -> String {
         let rest = self.url.strip_prefix("http://");
         rest.map_or_else(String::new, |rest| {
@@ -366,8 +367,7 @@ impl Client {
                     .map(|error| tls_cause(error, self.has_proxy))
                     .unwrap_or_default(),
             },
-            // The server may have read the request, so it is unknown whether the server has
-            // performed it.
+            // The server may have read the request, so it is unknown whether it has been performed.
             ureq::Error::Io(io)
                 if matches!(
                     io.kind(),
@@ -396,7 +396,7 @@ impl Client {
         }
     }
 
-    /// Returns the error for answers that come from different processes.
+    /// Returns the error for responses that came from different processes.
     pub fn restarted(&self) -> ClientError {
         ClientError::Restarted {
             url: self.url.to_string(),
@@ -414,7 +414,7 @@ impl Client {
 /// Error message for an invalid token.
 pub const BAD_TOKEN: &str = "the token is empty or contains characters other than visible ASCII";
 
-/// Returns true if a token is valid: not empty, and only visible ASCII characters.
+/// Returns true if a token is valid: non-empty, and made up of visible ASCII characters only.
 pub fn is_token(token: &str) -> bool {
     !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic())
 }
@@ -430,7 +430,7 @@ fn authorization(token: &str) -> Result<HeaderValue, ClientError> {
     Ok(value)
 }
 
-/// Returns the beginning of an unexpected body, for an error message.
+/// Returns the beginning of an unexpected body, for use in an error message.
 fn shown(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body.get(..MAX_SHOWN.saturating_mul(4)).unwrap_or(body));
     let text = text.trim();

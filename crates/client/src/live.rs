@@ -1,8 +1,8 @@
-//! Live changes, which exist only in an Envoy's memory and are lost with its process. Live changes
-//! are edits of rules, edited overrides of keys, and operators' bans.
+//! Live changes, which exist only in an Envoy's memory and are lost when its process exits. Live
+//! changes are edits of rules, edited overrides of keys, and operators' bans.
 //!
-//! Expiry times are stored in wall-clock time, because the monotonic clock in the server's answers
-//! restarts at each boot.
+//! Expiry times are stored as wall-clock time, because the monotonic clock in the server's
+//! responses restarts at each boot.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub mod collect;
 pub mod document;
 pub mod ledger;
 
-/// Expiry times that differ by at most this much are treated as equal. The value is about the
+/// Expiry times that differ by no more than this are treated as equal. The value is roughly the
 /// maximum duration of a call.
 const SAME_END_MS: u64 = 5_000;
 
@@ -41,21 +41,21 @@ pub struct Item {
     pub ends_unix_ms: Option<u64>,
 }
 
-/// A kind of live change, with its contents.
+/// A live change's kind and contents.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
-    /// An edit of a rule: the parts of the rule that it replaces.
+    /// An edit of a rule: the parts of the rule it replaces.
     Edit(Value),
     /// An override of a key.
     Override {
-        /// The key, written as in the bucket list.
+        /// The key, formatted as in the bucket list.
         key: String,
         /// The override, in rule file syntax.
         gives: Value,
     },
     /// A ban of a key.
     Ban {
-        /// The key, written as in the bucket list.
+        /// The key, formatted as in the bucket list.
         key: String,
     },
 }
@@ -69,15 +69,15 @@ pub struct Id {
     key: String,
 }
 
-/// Kinds of live changes, in the order in which they are listed. Edits come first, because an edit
-/// may replace the overrides of its rule.
+/// Kinds of live changes, in listing order. Edits come first, because an edit may replace its
+/// rule's overrides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// An edit of a rule.
     Edit,
     /// An edited override of a key.
     Override,
-    /// A ban of a key by an operator.
+    /// An operator's ban of a key.
     Ban,
 }
 
@@ -126,7 +126,7 @@ impl Item {
         }
     }
 
-    /// Returns the remaining lifetime of the change at a given time.
+    /// Returns the change's remaining lifetime at the given time.
     pub fn left(&self, unix_ms: u64) -> TimeLeft {
         match self.ends_unix_ms {
             None => TimeLeft::Endless,
@@ -157,7 +157,7 @@ impl Item {
 }
 
 impl Id {
-    /// Returns the ID of a change of this kind. The key is empty for an edit of a rule.
+    /// Creates the ID of a change of this kind. The key is empty for an edit of a rule.
     pub fn new(kind: Kind, rule: &str, key: &str) -> Self {
         Self {
             kind,
@@ -167,17 +167,17 @@ impl Id {
     }
 }
 
-/// Readings of the server's two clocks at the same time.
+/// Readings of the server's two clocks, taken at the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clocks {
-    /// The monotonic clock, in nanoseconds. It starts at zero at each boot.
+    /// The monotonic clock, in nanoseconds. It starts from zero at each boot.
     pub now_ns: u64,
     /// The wall clock, in milliseconds since the Unix epoch.
     pub unix_ms: u64,
 }
 
 impl Clocks {
-    /// Returns the clock readings in a status answer.
+    /// Returns the clock readings from a status response.
     pub const fn of(status: &Status) -> Self {
         Self {
             now_ns: status.now_ns,
@@ -185,7 +185,7 @@ impl Clocks {
         }
     }
 
-    /// Converts a time on the server's monotonic clock to the server's wall clock.
+    /// Converts a time on the server's monotonic clock to wall-clock time.
     pub const fn unix_ms(self, at_ns: u64) -> u64 {
         let ahead = at_ns.saturating_sub(self.now_ns).div_ceil(1_000_000);
         let behind = self.now_ns.saturating_sub(at_ns) / 1_000_000;
@@ -193,7 +193,7 @@ impl Clocks {
     }
 }
 
-/// Returns true if two expiry times are equal, apart from a difference that a call's duration can
+/// Returns true if two expiry times are equal, allowing for a difference that a call's duration can
 /// explain.
 pub const fn same_end(a: Option<u64>, b: Option<u64>) -> bool {
     match (a, b) {
@@ -232,7 +232,7 @@ pub fn of_rules(rules: &Rules, clocks: Clocks) -> Vec<Item> {
     items
 }
 
-/// Returns the operator's ban of a bucket, if any. The author is not filled in.
+/// Returns the ban that an operator imposed on a bucket, if any. The author is not filled in.
 pub fn ban_of(bucket: &BucketView, clocks: Clocks) -> Option<Item> {
     let bans = [bucket.ban, bucket.hidden_ban];
     let ban = bans
@@ -256,7 +256,7 @@ pub fn ban_of(bucket: &BucketView, clocks: Clocks) -> Option<Item> {
 pub struct Authors(BTreeMap<Id, Event>);
 
 impl Authors {
-    /// Records events, which must be sorted with the oldest first.
+    /// Records events, which must be sorted from oldest to newest.
     pub fn note(&mut self, events: &[Event]) {
         for event in events {
             let (Some(rule), Some(key)) = (&event.rule, &event.key) else {
@@ -275,12 +275,12 @@ impl Authors {
         }
     }
 
-    /// Removes all entries except for the bans in `items`.
+    /// Removes all entries except those for the bans in `items`.
     pub fn keep(&mut self, items: &BTreeMap<Id, Item>) {
         self.0.retain(|id, _| items.contains_key(id));
     }
 
-    /// Fills in the author, reason and time of a ban, if its event is known.
+    /// Fills in a ban's author, reason and time, if its event is known.
     pub fn fill(&self, item: &mut Item) {
         if let Some(event) = self.0.get(&item.id()) {
             item.by.clone_from(&event.by);
@@ -290,7 +290,7 @@ impl Authors {
     }
 }
 
-/// Describes the number of changes of each kind, for example `2 bans, 1 edit, 3 overrides`.
+/// Lists the number of changes of each kind, for example `2 bans, 1 edit, 3 overrides`.
 pub fn counts<'a>(items: impl Iterator<Item = &'a Item>) -> String {
     let mut counts = [(Kind::Ban, 0_u64), (Kind::Edit, 0), (Kind::Override, 0)];
     for item in items {
@@ -303,7 +303,7 @@ pub fn counts<'a>(items: impl Iterator<Item = &'a Item>) -> String {
     counts.join(", ")
 }
 
-/// Describes, in one line, the changes that were lost in a restart.
+/// Summarises, in one line, the changes lost in a restart.
 pub fn gone<'a>(items: impl ExactSizeIterator<Item = &'a Item>, started_unix_ms: u64) -> String {
     let at = loudou_words::text::date(started_unix_ms);
     let are = if items.len() == 1 { "is" } else { "are" };
@@ -313,7 +313,7 @@ pub fn gone<'a>(items: impl ExactSizeIterator<Item = &'a Item>, started_unix_ms:
     }
 }
 
-/// Returns true if the key's name was lost, so only the hash of the key is known.
+/// Returns true if the key's name has been lost, so that only its hash is known.
 pub fn is_lost(key: &str) -> bool {
     let digits = key.strip_prefix('#').unwrap_or_default();
     digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())

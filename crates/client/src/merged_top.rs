@@ -1,9 +1,9 @@
-//! Merges several Envoys' lists of the most refused or admitted keys.
+//! Merges lists of the most refused or admitted keys from several Envoys.
 //!
-//! An Envoy lists only its top keys, and their counts have error bounds. At each Envoy, a key was
-//! counted at most `count` times and at least `count - error` times. `sum` and `error` of a merged
-//! row have the same meaning. If an Envoy does not list a key, the key's count there is unknown, so
-//! its highest possible count is added to both `sum` and `error`.
+//! An Envoy lists only its top keys, and their counts have error bounds. On each Envoy, a key was
+//! counted at most `count` times and at least `count - error` times. The `sum` and `error` of a
+//! merged row have the corresponding meaning. If an Envoy does not list a key, the key's count
+//! there is unknown, so its highest possible count is added to both `sum` and `error`.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,50 +12,50 @@ use loudou_api::{Top, TopEntry};
 
 use loudou_words::num::count;
 
-/// The merged answers of several Envoys to the same query.
+/// The merged responses of several Envoys to the same query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MergedTop {
     /// The rows, highest sum first.
     pub rows: Vec<MergedRow>,
-    /// Total of all counts at all Envoys.
+    /// Sum of all counts on all Envoys.
     pub total: u64,
-    /// Lower bound of the number of keys that were counted at any Envoy.
+    /// Lower bound on the number of keys counted on any Envoy.
     pub keys: u64,
     /// True if there may be keys without a row.
     pub has_more: bool,
-    /// Upper bound of `sum` for a key without a row.
+    /// Upper bound on `sum` for a key without a row.
     pub missing_at_most: u64,
 }
 
-/// One key. A rule that is enforced at one Envoy and in shadow mode at another has two rows. In
-/// shadow mode, requests counted as refused were in fact admitted, so they are not added to real
+/// One key. A key whose rule is enforced on one Envoy and in shadow mode on another has two rows.
+/// In shadow mode, requests counted as refused were in fact admitted, so they are not added to real
 /// refusals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MergedRow {
     /// The name of the key's rule.
     pub rule: String,
-    /// The key, written as in the bucket list.
+    /// The key, formatted as in the bucket list.
     pub key: String,
-    /// True if the rule is in shadow mode or off at the Envoys of this row.
+    /// True if the rule is off or in shadow mode on this row's Envoys.
     pub shadow: bool,
-    /// Upper bound of the key's total count at all Envoys.
+    /// Upper bound on the key's total count across all Envoys.
     pub sum: u64,
     /// Maximum error of `sum`. The lower bound of the key's count is `sum - error`.
     pub error: u64,
-    /// Count at each Envoy, in the order of the answers. `None` if the Envoy did not answer or does
-    /// not list the key.
+    /// Count on each Envoy, in the order of the responses. `None` if the Envoy did not respond or
+    /// does not list the key.
     pub counts: Vec<Option<u64>>,
 }
 
-/// Rule, key, and a flag that is true in shadow mode.
+/// Rule, key, and a flag indicating shadow mode.
 type Name<'a> = (&'a str, &'a str, bool);
 
-/// The answer of one Envoy, with its entries by name.
+/// One Envoy's response, with its entries indexed by name.
 struct Listed<'a> {
     entries: BTreeMap<Name<'a>, &'a TopEntry>,
-    /// The rules of the entries. The value is true if the rule is in shadow mode at this Envoy.
+    /// The rules of the entries. The value is true if the rule is in shadow mode on this Envoy.
     shadows: BTreeMap<&'a str, bool>,
-    /// Upper bound of the count of a key without an entry.
+    /// Upper bound on the count of a key without an entry.
     missing_at_most: u64,
     /// True if every counted key has an entry.
     is_whole: bool,
@@ -65,8 +65,8 @@ impl<'a> Listed<'a> {
     fn new(top: &'a Top) -> Self {
         let entries: BTreeMap<Name<'a>, &TopEntry> =
             top.top.iter().map(|entry| (name(entry), entry)).collect();
-        // If the query's limit cut off the list, the counts of omitted keys are at most the
-        // smallest listed count.
+        // If the list was truncated at the query's limit, the counts of omitted keys do not exceed
+        // the smallest listed count.
         let least = top.top.iter().map(|entry| entry.count).min();
         let is_cut = count(top.top.len()) < top.keys;
         let left_out = least.filter(|_| is_cut).unwrap_or(0);
@@ -88,7 +88,7 @@ impl<'a> Listed<'a> {
             return (Some(entry.count), entry.count, entry.error);
         }
         let (rule, _, shadow) = name;
-        // If the rule is in the other mode at this Envoy, the Envoy contributes nothing to this
+        // If the rule is in the other mode on this Envoy, the Envoy contributes nothing to this
         // row.
         let is_other = self.shadows.get(rule).is_some_and(|other| *other != shadow);
         let most = if is_other { 0 } else { self.missing_at_most };
@@ -100,7 +100,7 @@ fn name(entry: &TopEntry) -> Name<'_> {
     (&entry.rule, &entry.key, entry.shadow)
 }
 
-/// Merges the answers of several Envoys. `None` represents an Envoy that did not answer.
+/// Merges responses from several Envoys. `None` represents an Envoy that did not respond.
 pub fn merged(answers: &[Option<&Top>]) -> MergedTop {
     let listed: Vec<Option<Listed<'_>>> = answers.iter().map(|top| top.map(Listed::new)).collect();
     let answered = || listed.iter().flatten();
@@ -108,7 +108,7 @@ pub fn merged(answers: &[Option<&Top>]) -> MergedTop {
         .flat_map(|listed| listed.entries.keys().copied())
         .collect();
     let mut rows: Vec<MergedRow> = names.iter().map(|name| row(*name, &listed)).collect();
-    // The sort is stable, so rows with equal counts stay sorted by name.
+    // The sort is stable, so rows with equal counts remain sorted by name.
     rows.sort_by_key(|row| Reverse((row.sum, row.sum.saturating_sub(row.error))));
     let keys: BTreeSet<(&str, &str)> = names.iter().map(|(rule, key, _)| (*rule, *key)).collect();
     let most = answers.iter().flatten().map(|top| top.keys).max();
@@ -149,8 +149,8 @@ mod tests {
 
     use super::*;
 
-    /// Creates an answer that lists every counted key. Each entry is rule, key, count, error and
-    /// shadow.
+    /// Creates a response that lists every counted key. Each entry consists of rule, key, count,
+    /// error and shadow.
     fn top(missing_at_most: u64, entries: &[(&str, &str, u64, u64, bool)]) -> Top {
         let entry = |(rule, key, count, error, shadow): &(&str, &str, u64, u64, bool)| TopEntry {
             rule: (*rule).to_owned(),
@@ -196,7 +196,7 @@ mod tests {
         );
     }
 
-    /// The second Envoy has more keys than counters, so it may have counted alice up to 4 times.
+    /// The second Envoy has more keys than counters, so it may have counted `alice` up to 4 times.
     #[test]
     fn a_key_without_a_counter_may_have_been_counted() {
         let a = top(0, &[("r", "alice", 9, 0, false)]);
@@ -215,8 +215,8 @@ mod tests {
         );
     }
 
-    /// The query's limit omits keys that the Envoy has counted. Their counts are at most the count
-    /// of the last listed key.
+    /// Some keys that the Envoy has counted are omitted because of the query's limit. Their counts
+    /// do not exceed the count of the last listed key.
     #[test]
     fn a_key_that_a_limit_left_out_may_have_been_counted() {
         let a = top(0, &[("r", "alice", 9, 0, false)]);
@@ -233,8 +233,8 @@ mod tests {
         );
     }
 
-    /// Counts in shadow mode and enforced mode are not added together, and an Envoy contributes
-    /// nothing to rows of the other mode.
+    /// Counts in shadow mode and in enforce mode are not added together, and an Envoy contributes
+    /// nothing to rows for the other mode.
     #[test]
     fn shadow_and_enforced_stay_apart() {
         let a = top(3, &[("r", "alice", 9, 0, false)]);
@@ -259,8 +259,9 @@ mod tests {
         assert_eq!(merged(&[Some(&Top::default())]), MergedTop::default());
     }
 
-    /// Simulates the answer of an Envoy with these true counts and a limited number of counters and
-    /// entries. The count of a key without a counter is at most the largest count that was lost.
+    /// Simulates the response of an Envoy with the given true counts and a limited number of
+    /// counters and entries. The count of a key without a counter does not exceed the largest count
+    /// that was lost.
     fn answer(truth: &[u64], counters: usize, limit: usize) -> Top {
         let mut keys: Vec<(usize, u64)> = truth.iter().copied().enumerate().collect();
         keys.sort_by_key(|(_, count)| Reverse(*count));
@@ -284,7 +285,8 @@ mod tests {
     }
 
     proptest! {
-        /// Each row satisfies `sum - error <= truth <= sum`, and any other key satisfies `truth <= missing_at_most`.
+        /// Every row satisfies `sum - error <= truth <= sum`, and every key without a row satisfies `truth <=
+        /// missing_at_most`.
         #[test]
         fn the_bounds_hold(
             truths in prop::collection::vec(prop::collection::vec(0_u64..20, 8), 1..5),

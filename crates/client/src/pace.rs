@@ -1,5 +1,5 @@
-//! Reads bucket lists at the pace that the filter requests, so that reading does not slow the
-//! filter down.
+//! Reads bucket lists at the pace requested by the filter, so that reading does not slow the filter
+//! down.
 
 use loudou_api::BucketsPage;
 use loudou_limiter::Nanos;
@@ -7,15 +7,15 @@ use loudou_limiter::Nanos;
 use super::{BucketsQuery, Client, ClientError};
 use crate::clock::pause;
 
-/// HTTP status of a call that was sent too early.
+/// HTTP status returned for a call that was sent too early.
 const TOO_EARLY: u16 = 429;
-/// Maximum pause, even if a server requests a longer one.
+/// Maximum pause, even if the server requests a longer one.
 const MAX_PAUSE: Nanos = Nanos::from_secs(2);
-/// Maximum number of retries of a call. Retries are needed because other clients may read buckets
-/// at the same time.
+/// Maximum number of retries per call. Retries are needed because other clients may read buckets at
+/// the same time.
 const MAX_RETRIES: usize = 30;
 
-/// Pace of one reader. All lists that the reader requests share this pace.
+/// A reader's pace. It is shared by all lists that the reader requests.
 #[derive(Debug, Default)]
 pub struct Pace {
     /// Pause before the next call.
@@ -23,7 +23,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Reads the next page. First waits for the duration that the filter requested with the
+    /// Reads the next page. Waits first, for the duration that the filter requested with the
     /// previous page.
     pub fn buckets(
         &mut self,
@@ -44,7 +44,7 @@ impl Pace {
     }
 }
 
-/// If a call was rejected because it was sent too early, returns the wait before the retry.
+/// If a call was rejected because it was sent too early, returns how long to wait before retrying.
 pub fn too_early(error: &ClientError) -> Option<Nanos> {
     let problem = error
         .problem()
@@ -105,8 +105,8 @@ mod tests {
         let (pages, took) = read(vec![refused(Some(wait)), refused(Some(wait)), page(0)], 1);
         assert!(pages.iter().all(Result::is_ok), "{pages:?}");
         assert!(took.get() >= 2 * wait, "{took}");
-        // A call is not retried after the maximum number of retries, or if the filter does not
-        // state a wait.
+        // A call is not retried if the maximum number of retries has been reached or the filter
+        // does not specify a delay.
         let (pages, _) = read((0..=MAX_RETRIES).map(|_| refused(Some(1))).collect(), 1);
         assert_eq!(pages[0].as_ref().expect_err("refused").status(), Some(429));
         let (pages, _) = read(vec![refused(None)], 1);

@@ -1,7 +1,7 @@
-//! Reads answers that consist of several pages: the list of rules, and the effective rule file.
+//! Reads responses that consist of several pages: the list of rules, and the effective rule file.
 //!
-//! A cursor is valid only for one generation of the rules. If the rules change between two pages,
-//! the filter rejects the cursor, and the client starts again with the first page.
+//! A cursor is valid for only one generation of the rules. If the rules change between two pages,
+//! the filter rejects the cursor, and the client starts over from the first page.
 
 use loudou_api::Rules;
 use loudou_rules::config::MAX_RULES;
@@ -11,11 +11,11 @@ use serde_json::Value;
 use super::request::Path;
 use super::{Client, ClientError};
 
-/// Maximum number of attempts to read all pages of one generation.
+/// Maximum number of attempts to read all pages from the same generation.
 const MAX_STARTS: u32 = 8;
 /// Maximum number of pages. Each page contains at least one rule.
 const MAX_PAGES: usize = MAX_RULES;
-/// HTTP status that the filter returns if the cursor's generation is no longer current.
+/// HTTP status returned by the filter if the cursor's generation is no longer current.
 const CHANGED: u16 = 409;
 
 impl Client {
@@ -57,7 +57,7 @@ impl Client {
         Ok(all)
     }
 
-    /// Returns all pages of a list. All of them belong to the same generation.
+    /// Returns all pages of a list. They all belong to the same generation.
     fn pages<T: DeserializeOwned>(
         &self,
         list: &str,

@@ -1,4 +1,4 @@
-//! Parameters of API requests, and their encoding in URLs.
+//! API request parameters, and how they are encoded in URLs.
 
 use loudou_api::{BucketState, TopBy};
 use loudou_limiter::{Carry, Nanos};
@@ -8,17 +8,17 @@ use serde_json::Value;
 /// `PUT /v1/rules/{rule}`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EditRequest {
-    /// `{"limits": [...], "mode": "..."}`. At least one of the two fields is present.
+    /// `{"limits": [...], "mode": "..."}`. At least one of the two fields must be present.
     pub body: Value,
-    /// `ETag` of the rule when it was read.
+    /// The rule's `ETag` when it was read.
     pub if_match: String,
-    /// How the levels of live buckets are converted.
+    /// How to convert the levels of live buckets.
     pub carry: Carry,
     /// Lifetime of the edit. `None` if the edit does not expire.
     pub expires_after: Option<Nanos>,
-    /// Reason, recorded in the event. May be empty.
+    /// Reason for the change, as recorded in its event. May be empty.
     pub reason: String,
-    /// True for a dry run: the server validates the request and answers, but changes nothing.
+    /// True for a dry run: the server validates the request and responds, but changes nothing.
     pub dry_run: bool,
 }
 
@@ -40,13 +40,13 @@ impl EditRequest {
 /// `DELETE /v1/rules/{rule}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DropRequest {
-    /// `ETag` of the rule when it was read.
+    /// The rule's `ETag` when it was read.
     pub if_match: String,
-    /// How the levels of live buckets are converted.
+    /// How to convert the levels of live buckets.
     pub carry: Carry,
-    /// Reason, recorded in the event. May be empty.
+    /// Reason for the change, as recorded in its event. May be empty.
     pub reason: String,
-    /// True for a dry run: the server validates the request and answers, but changes nothing.
+    /// True for a dry run: the server validates the request and responds, but changes nothing.
     pub dry_run: bool,
 }
 
@@ -67,13 +67,13 @@ impl DropRequest {
 pub struct OverrideRequest {
     /// `{"scale": 10}`, `{"limits": [...]}`, `"unlimited"` or `"banned"`. `None` removes the edited override.
     pub body: Option<Value>,
-    /// `ETag` of the rule when it was read.
+    /// The rule's `ETag` when it was read.
     pub if_match: String,
     /// Lifetime of the override. `None` if the override does not expire.
     pub expires_after: Option<Nanos>,
-    /// Reason, recorded in the event. May be empty.
+    /// Reason for the change, as recorded in its event. May be empty.
     pub reason: String,
-    /// True for a dry run: the server validates the request and answers, but changes nothing.
+    /// True for a dry run: the server validates the request and responds, but changes nothing.
     pub dry_run: bool,
 }
 
@@ -94,13 +94,13 @@ impl OverrideRequest {
 /// `POST /v1/buckets/{rule}/{key}/ban`, `…/unban` or `…/reset`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ActRequest {
-    /// Duration of the ban. `None` if the ban lasts until an operator lifts it.
+    /// Duration of the ban. `None` if the ban stays in effect until an operator lifts it.
     pub span: Option<Nanos>,
-    /// True if the ban replaces an earlier ban even if that ban would end later.
+    /// True if the ban replaces an existing ban even if that ban would end later.
     pub replaces: bool,
-    /// `ETag` of the ban when it was read.
+    /// The ban's `ETag` when it was read.
     pub if_match: Option<String>,
-    /// Reason, recorded in the event. May be empty.
+    /// Reason for the change, as recorded in its event. May be empty.
     pub reason: String,
 }
 
@@ -121,15 +121,15 @@ impl ActRequest {
 /// `GET /v1/buckets`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BucketsQuery {
-    /// Returns only buckets of this rule.
+    /// Return only buckets that belong to this rule.
     pub rule: Option<String>,
-    /// Returns only buckets whose keys contain this string.
+    /// Return only buckets whose keys contain this string.
     pub key: Option<String>,
-    /// Returns only buckets in this state.
+    /// Return only buckets in this state.
     pub state: Option<BucketState>,
     /// Cursor from the previous page.
     pub cursor: Option<String>,
-    /// Maximum number of buckets on a page.
+    /// Maximum number of buckets per page.
     pub limit: Option<usize>,
 }
 
@@ -156,7 +156,7 @@ impl BucketsQuery {
 /// `GET /v1/top`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopQuery {
-    /// Returns only keys of this rule.
+    /// Return only keys that belong to this rule.
     pub rule: Option<String>,
     /// What to count. The default is refused requests.
     pub by: Option<TopBy>,
@@ -181,14 +181,14 @@ impl TopQuery {
     }
 }
 
-/// Characters that need no percent-encoding in a path segment or query. All others are encoded.
+/// Characters that do not need percent-encoding in a path segment or query. All others are encoded.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
     .remove(b'.')
     .remove(b'~');
 
-/// A path under `/v1`, with its query.
+/// A path under `/v1`, including its query string.
 pub(super) struct Path {
     pub(super) text: String,
     has_query: bool,
@@ -199,7 +199,7 @@ impl Path {
         let mut text = format!("/{}", loudou_api::API_VERSION);
         for segment in segments {
             text.push('/');
-            // Encode `.` and `..`, which would otherwise be resolved as relative path segments.
+            // Encode `.` and `..`, which would otherwise be treated as relative path segments.
             let set = if matches!(*segment, "." | "..") {
                 NON_ALPHANUMERIC
             } else {

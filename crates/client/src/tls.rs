@@ -1,5 +1,4 @@
-//! TLS settings, which are validated before a connection is opened, and TLS errors with suggested
-//! remedies.
+//! TLS settings, validated before a connection is opened, and TLS errors, with suggested remedies.
 
 use std::io;
 use std::sync::Arc;
@@ -12,10 +11,10 @@ use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 use super::ClientError;
 
-/// Marker in the PEM file of an encrypted key. Both formats of encrypted keys contain it.
+/// Marker found in the PEM file of an encrypted key. Both formats of encrypted keys contain it.
 const ENCRYPTED: &[u8] = b"ENCRYPTED";
 
-/// A PEM file that was read.
+/// A PEM file that has been read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pem {
     /// Name of the file.
@@ -27,11 +26,11 @@ pub struct Pem {
 /// TLS settings for an `https://` address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// CA certificates that verify the server's certificate. `None` for the system's CAs.
+    /// CA certificates used to verify the server's certificate. `None` to use the system's CAs.
     pub ca: Option<Pem>,
     /// Certificate chain and private key of this client.
     pub client: Option<(Pem, Pem)>,
-    /// Name in the server's certificate, if it differs from the host in the address.
+    /// Name in the server's certificate, if different from the host in the address.
     pub server_name: Option<String>,
 }
 
@@ -86,8 +85,8 @@ fn for_ureq(certificate: &CertificateDer<'_>) -> Certificate<'static> {
     Certificate::from_der(certificate).to_owned()
 }
 
-/// Returns the client's certificate with its key. The certificate is validated first, because ureq
-/// would panic on a certificate that rustls rejects.
+/// Returns the client certificate and its key. The certificate is validated first, because ureq
+/// would panic on one that rustls rejects.
 fn client_cert(chain: &Pem, key: &Pem) -> Result<ClientCert, ClientError> {
     let certificates = certificates(chain, "the client certificate")?;
     let file = &key.file;
@@ -139,7 +138,7 @@ pub(super) fn error(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref()
 }
 
-/// Describes why TLS failed, and suggests a remedy.
+/// Explains why TLS failed, and suggests a remedy.
 pub(super) fn cause(error: &rustls::Error, has_proxy: bool) -> String {
     use rustls::{AlertDescription as Alert, CertificateError as Bad, Error};
     match error {
@@ -180,7 +179,7 @@ pub(super) fn cause(error: &rustls::Error, has_proxy: bool) -> String {
     }
 }
 
-/// Describes why the server's certificate is not trusted, and suggests a remedy.
+/// Explains why the server's certificate is not trusted, and suggests a remedy.
 fn certificate(bad: &CertificateError) -> String {
     use CertificateError as Bad;
     let why = match bad {
@@ -193,7 +192,7 @@ fn certificate(bad: &CertificateError) -> String {
         }
         Bad::Revoked => "its certificate was revoked; renew it",
         Bad::BadEncoding => "its certificate cannot be read; renew it",
-        // rustls does not export the type of this error, so match its text.
+        // rustls does not export this error's type, so match on its text.
         Bad::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
             "its certificate is self-signed, and that of a CA, which no server may show; make one without CA:TRUE \
              (openssl req -x509 -addext basicConstraints=critical,CA:FALSE) and name its file with --tls-ca"
@@ -217,7 +216,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads a certificate or key that the relay's tests use.
+    /// Reads a certificate or key used by the relay's tests.
     fn pem(name: &str) -> Pem {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../relay/tests/relay/certs");
         Pem {
@@ -272,8 +271,8 @@ mod tests {
         assert!(config(&fits).is_ok());
     }
 
-    /// Returns the error message if a server presents the certificate `shown` to a client that
-    /// trusts the CA `ca`.
+    /// Returns the error message produced when a server presents the certificate `shown` to a
+    /// client that trusts the CA `ca`.
     fn distrusted(shown: &str, ca: &str) -> String {
         let read = |name| certificates(&pem(name), "").expect(name).remove(0);
         let mut roots = RootCertStore::empty();

@@ -1,8 +1,8 @@
-//! Chooses how a call sends its JSON: in the body, or in a header if Envoy does not pass bodies to
+//! Chooses how to send a call's JSON: in the body, or in a header if Envoy does not pass bodies to
 //! the filter.
 //!
-//! Each answer of the filter states which of these ways it accepts. Until the first answer, and for
-//! short JSON, the client uses the header, because a call with a body would hang at a listener
+//! Each response from the filter states which of the two it accepts. Until the first response, and
+//! for short JSON, the client uses the header, because a call with a body would hang on a listener
 //! without `allow_on_headers_stop_iteration`.
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use ureq::{Body, RequestBuilder};
 use super::{Client, ClientError};
 
 /// Maximum size of JSON in a header, in bytes, unless the filter accepts only headers. Proxies
-/// between client and Envoy may reject larger headers.
+/// between the client and Envoy may reject larger headers.
 const SHORT: usize = 8 * 1024;
 
 /// A way to send JSON.
@@ -28,20 +28,21 @@ pub(super) enum Way {
     Body,
 }
 
-/// The ways that the filter accepts according to its last answer. Clones share this state.
+/// The ways of sending JSON that the filter said it accepts in its most recent response. Shared by
+/// all clones.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ways(Arc<AtomicU8>);
 
 impl Ways {
-    /// No answer has arrived yet.
+    /// No response has been received yet.
     #[cfg(test)]
     const UNKNOWN: u8 = 0;
     const ANY: u8 = 1;
     const ONLY_HEADER: u8 = 2;
-    /// The filter does not support the header.
+    /// The filter does not accept JSON in a header.
     const ONLY_BODY: u8 = 3;
 
-    /// Records which ways the filter accepts, according to an answer.
+    /// Records which ways of sending JSON the filter accepts, as stated in a response.
     pub(super) fn note(&self, answer: &Response<Body>) {
         let named = answer.headers().get(BODY_HEADER);
         let named = named.and_then(|name| BodyWays::parse(name.to_str().ok()?));
@@ -53,7 +54,7 @@ impl Ways {
         self.0.store(ways, Ordering::Relaxed);
     }
 
-    /// Returns how to send JSON that has this length when serialized as ASCII.
+    /// Returns how to send JSON of this length (when serialized as ASCII).
     pub(super) fn way(&self, bytes: usize) -> Way {
         let most = match self.0.load(Ordering::Relaxed) {
             Self::ONLY_BODY => return Way::Body,
@@ -74,13 +75,14 @@ impl Ways {
 }
 
 impl Client {
-    /// Returns true if the last answer came from a listener that accepts JSON only in a header.
+    /// Returns true if the most recent response came from a listener that accepts JSON only in a
+    /// header.
     pub fn has_no_bodies(&self) -> bool {
         self.ways.is_only_header()
     }
 
-    /// Sends a request with `json`. If the filter rejects the request and its answer shows that it
-    /// accepts only the other way, sends the request again in that way.
+    /// Sends a request with `json`. If the filter rejects the request and its response shows that
+    /// it accepts JSON only the other way, sends the request again that way.
     pub(super) fn send<T: DeserializeOwned>(
         &self,
         request: impl Fn() -> RequestBuilder<WithBody>,
@@ -105,7 +107,7 @@ impl Client {
     }
 }
 
-/// Marks an error as the result of a request with a body.
+/// Marks an error as coming from a request with a body.
 fn of_body(error: ClientError) -> ClientError {
     match error {
         ClientError::TimedOut { url, after, .. } => ClientError::TimedOut {

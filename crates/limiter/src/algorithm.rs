@@ -1,9 +1,9 @@
 //! Rate limiting algorithms behind one small trait, `Meter`.
 //!
 //! Each algorithm is a struct of parameters, which can only be built with valid values. The struct
-//! implements `Meter`, which keeps the state of a bucket in a few 64-bit words. To add an
-//! algorithm, add a submodule here, an entry in the `algorithms!` list below, and the algorithm's
-//! rule-file fields in `loudou_rules::config::limits`.
+//! implements `Meter`, which keeps a bucket's state in a few 64-bit words. To add an algorithm, add
+//! a submodule here, an entry in the `algorithms!` list below, and the algorithm's rule-file fields
+//! in `loudou_rules::config::limits`.
 
 use serde::Serialize;
 
@@ -39,10 +39,10 @@ pub use smooth_bursty::SmoothBursty;
 pub use smooth_warmup::SmoothWarmup;
 pub use token_bucket::{Refill, TokenBucket};
 
-/// Declares [`Algorithm`] and the names of its variants from one list.
+/// Declares [`Algorithm`] and its variant names from a single list.
 macro_rules! algorithms {
     ($($(#[$doc:meta])* $name:literal: $variant:ident,)*) => {
-        /// An algorithm with its parameters.
+        /// An algorithm and its parameters.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
         #[serde(tag = "algorithm")]
         pub enum Algorithm {
@@ -50,10 +50,10 @@ macro_rules! algorithms {
         }
 
         impl Algorithm {
-            /// Names of all algorithms, as in rule files.
+            /// Names of all algorithms, as written in rule files.
             pub const NAMES: &'static [&'static str] = &[$($name),*];
 
-            /// Returns the algorithm's name in rule files.
+            /// Returns the algorithm's name, as written in rule files.
             pub const fn name(&self) -> &'static str {
                 match self {
                     $(Self::$variant(_) => $name,)*
@@ -85,19 +85,19 @@ algorithms! {
     "token_bucket": TokenBucket,
     /// A counter that is reset when its window ends.
     "fixed_window": FixedWindow,
-    /// A counter over a window that moves slot by slot.
+    /// A counter over a window that advances slot by slot.
     "sliding_window": SlidingWindow,
-    /// A log of the expiry time of each request that still counts.
+    /// A log of the expiry times of all requests that still count.
     "sliding_log": SlidingLog,
-    /// Two counters, for the current and the previous window. The counter of the previous window is
-    /// weighted by the overlap of that window.
+    /// Two counters: one for the current window and one for the previous window. The previous
+    /// window's counter is weighted by that window's overlap with a window that ends now.
     "sliding_counter": SlidingCounter,
     /// A leaky bucket as a queue.
     "leaky_queue": LeakyQueue,
-    /// A limiter with stored permits. A request that costs more than the stored permits still
-    /// passes, and the next request waits until that cost is paid for.
+    /// A limiter that stores permits. A request that costs more than the stored permits still
+    /// passes, and the next request waits until that cost has been paid off.
     "smooth_bursty": SmoothBursty,
-    /// Like `smooth_bursty`, but an idle limiter turns cold and then admits requests more slowly
+    /// Like `smooth_bursty`, but an idle limiter becomes cold and then admits requests more slowly
     /// until it is warm again.
     "smooth_warmup": SmoothWarmup,
     /// A limit on requests in flight.
@@ -107,13 +107,13 @@ algorithms! {
 /// How an algorithm settles the difference between a request's reserved cost and its final cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Settling {
-    /// The difference is never settled, because the algorithm holds requests, takes units only
-    /// until requests end, or lets a request pay later.
+    /// The difference is never settled, because the algorithm holds requests, takes units only for
+    /// the duration of a request, or lets requests pay later.
     Never,
     /// Unused units are given back, but a higher final cost is not charged. The algorithm discards
     /// its count when the window ends, so it could not keep a debt.
     WithinReservation,
-    /// Unused units are given back, and units missing from the reservation become a debt.
+    /// Unused units are given back, and a shortfall becomes a debt.
     WithDebt,
 }
 
@@ -133,9 +133,9 @@ impl Algorithm {
         self.meter().rate()
     }
 
-    /// Returns the time in which the rate replenishes the whole capacity, rounded up. For a fixed
-    /// window, returns the length of the window that contains the wall clock time `wall`. Response
-    /// headers report this time as the quota window.
+    /// Returns the time needed to replenish the whole capacity at the long-term rate, rounded up.
+    /// For a fixed window, returns the length of the window that contains the wall clock time
+    /// `wall`. Response headers report this time as the quota window.
     pub fn quota_time(&self, wall: Nanos) -> Option<Nanos> {
         if let Self::FixedWindow(window) = self {
             return Some(window.window_at(wall));
@@ -143,12 +143,13 @@ impl Algorithm {
         Some(drain_time(self.capacity(), self.rate()?))
     }
 
-    /// Returns the time in which an exhausted bucket recovers its whole capacity, rounded up.
+    /// Returns the time that an exhausted bucket needs to recover its whole capacity, rounded up.
     pub fn drain_time(&self) -> Nanos {
         self.meter().drain_time()
     }
 
-    /// Returns true if the algorithm may hold a request instead of deciding at once.
+    /// Returns true if the algorithm may hold a request instead of admitting or refusing it
+    /// immediately.
     pub fn may_hold(&self) -> bool {
         self.meter().may_hold()
     }
@@ -182,7 +183,7 @@ impl Algorithm {
         self.meter().reads_wall()
     }
 
-    /// Returns the parameters that the Envoys of a fleet share, or the reason why a fleet cannot
+    /// Returns the parameters shared by the Envoys in a fleet, or the reason why a fleet cannot
     /// share this algorithm.
     pub fn shared(&self) -> Result<Shared, Unfit> {
         let shared = match self {
@@ -210,8 +211,8 @@ impl Algorithm {
         }
     }
 
-    /// Returns a copy of this algorithm with another capacity, another rate amount, or both. A new capacity also resets
-    /// the parameters whose defaults depend on the capacity.
+    /// Returns a copy of this algorithm with a different capacity, a different rate amount, or both. A new capacity
+    /// also resets the parameters whose defaults depend on the capacity.
     pub(crate) fn with(
         &self,
         capacity: Option<u64>,
@@ -269,7 +270,7 @@ mod tests {
         words
     }
 
-    /// Converting a level never makes units available, and keeps usage that exceeds the capacity.
+    /// Converting a level never frees units, and preserves usage in excess of the capacity.
     #[test]
     fn levels_are_written_rounded_up() {
         for algorithm in all() {
@@ -286,9 +287,9 @@ mod tests {
         }
     }
 
-    /// A bucket's limits decide on a copy of its state, so the writes of one limit are discarded if
-    /// another limit refuses the request. A meter must nevertheless keep its contract when it is
-    /// used on its own.
+    /// A bucket's limits operate on a copy of its state, so one limit's writes are discarded if
+    /// another limit refuses the request. Even so, a meter must honour its contract when it is used
+    /// on its own.
     #[test]
     fn a_meter_writes_only_what_it_admits() {
         for algorithm in all() {

@@ -1,26 +1,26 @@
 //! Bans. While a key is banned, all its requests are refused. A ban is imposed by an operator, or
 //! as a penalty for frequent refusals.
 //!
-//! A penalty counts the refusals of a key in windows that begin with a refusal, like `maxretry` and
-//! `findtime` of fail2ban. A key with `after` refusals in one window is banned. Each further ban is
-//! `factor` times as long, up to `max`. The number of earlier bans is reset when `max` has passed
-//! since the end of a ban, and the number of refusals is reset when the window ends after `within`.
-//! A key that has fewer than `after` refusals in every interval of length `within` is therefore
-//! never banned, and a key that has twice `after` refusals in such an interval is always banned.
-//! Refusals during a ban do not count, so a banned client cannot prolong its ban by sending more
-//! requests.
+//! A penalty counts a key's refusals in windows that begin with a refusal, like fail2ban's
+//! `maxretry` and `findtime`. A key with `after` refusals in one window is banned. Each subsequent
+//! ban is `factor` times as long as the previous one, up to `max`. The number of earlier bans is
+//! reset when `max` has passed since the end of a ban, and the number of refusals is reset when the
+//! window ends after `within`. A key that has fewer than `after` refusals in every interval of
+//! length `within` is therefore never banned, and a key that has twice `after` refusals in such an
+//! interval is always banned. Refusals during a ban do not count, so a banned client cannot prolong
+//! its ban by sending more requests.
 
 use serde::Serialize;
 
 use crate::decimal::Decimal;
 use crate::time::Nanos;
 
-/// Stored end of a ban that lasts until it is lifted: the maximum number of milliseconds in five
-/// bytes, about 34 years.
+/// Stored end of a ban that lasts until it is lifted: the maximum number of milliseconds that fits
+/// in five bytes, about 34 years.
 pub const ENDLESS_MS: u64 = (1 << 40) - 1;
 
-/// Rule for bans as a penalty: how many refusals within a window trigger a ban, and how long the
-/// bans last.
+/// Rule for penalty bans: how many refusals within a window trigger a ban, and how long the bans
+/// last.
 ///
 /// ```
 /// use loudou_limiter::{Decimal, Nanos, Penalty, ban::BanHistory};
@@ -52,7 +52,7 @@ pub struct Penalty {
     pub within: Nanos,
     /// Length of the first ban.
     pub ban: Nanos,
-    /// Factor by which each further ban is longer than the previous ban, at least 1.
+    /// Ratio of each ban's length to the previous ban's length, at least 1.
     pub factor: Decimal,
     /// Maximum length of a ban. When this time has passed since the end of a ban, earlier bans no
     /// longer count.
@@ -123,7 +123,7 @@ pub struct BanHistory {
 }
 
 impl BanHistory {
-    /// Returns the ban at `now`, if any.
+    /// Returns the ban in effect at `now`, if any.
     pub fn ban(&self, now: Nanos) -> Option<Ban> {
         if !self.is_banned(now.as_millis()) {
             return None;
@@ -135,7 +135,7 @@ impl BanHistory {
         (now < until).then_some(Ban { until: Some(until) })
     }
 
-    /// Returns by how much the stored end of the ban was rounded up.
+    /// Returns the amount by which the stored end of the ban was rounded up.
     const fn rounded_by(&self) -> Nanos {
         match (self.strikes, self.since_ms) {
             (0, ns @ 0..1_000_000) => Nanos::new(ns),
@@ -156,7 +156,7 @@ impl BanHistory {
         now_ms < self.banned_until_ms
     }
 
-    /// Resets the history once no ban or refusal in it counts.
+    /// Resets the history once none of its bans or refusals count any longer.
     pub fn settle(&mut self, now: Nanos) {
         if now.as_millis() >= self.clean_at_ms {
             *self = Self::default();

@@ -1,4 +1,4 @@
-//! Bounds of all parameters of a limit, and the reasons why parameters are invalid.
+//! Bounds on all limit parameters, and the reasons why parameters can be invalid.
 
 use crate::time::Nanos;
 
@@ -19,7 +19,7 @@ pub const MAX_WAIT: Nanos = Nanos::from_secs(3_600);
 pub enum BadNumbers {
     /// The capacity is 0 or above [`MAX_AMOUNT`].
     Capacity,
-    /// The amount of the rate is above [`MAX_AMOUNT`], or its period above [`MAX_PERIOD`].
+    /// The rate's amount is above [`MAX_AMOUNT`], or its period is above [`MAX_PERIOD`].
     Rate,
     /// Replenishing the whole capacity would take longer than [`MAX_DRAIN`].
     Drain,
@@ -32,8 +32,8 @@ pub enum BadNumbers {
     /// There are fewer slots than [`crate::algorithm::sliding_window::MIN_SLOTS`] or more than
     /// [`crate::algorithm::sliding_window::MAX_SLOTS`].
     Slots,
-    /// The slot capacity is above the capacity of the window, or so low that the whole capacity of
-    /// the window could never be used.
+    /// The slot capacity is above the window's capacity, or so low that the window's whole capacity
+    /// could never be used.
     SlotCapacity,
     /// The maximum wait is above [`MAX_WAIT`].
     MaxWait,
@@ -43,12 +43,12 @@ pub enum BadNumbers {
     ColdFactor,
     /// The lease is 0 or above [`crate::algorithm::concurrency::MAX_LEASE`].
     Lease,
-    /// The burst is above [`crate::algorithm::smooth_bursty::MAX_BURST`], or has more than
+    /// The burst is above [`crate::algorithm::smooth_bursty::MAX_BURST`], or amounts to more than
     /// [`MAX_AMOUNT`] permits.
     Burst,
 }
 
-/// Checks the bounds of a maximum wait.
+/// Checks that a maximum wait is within its bounds.
 pub(crate) fn check_wait(max_wait: Nanos) -> Result<(), BadNumbers> {
     if max_wait > MAX_WAIT {
         return Err(BadNumbers::MaxWait);
@@ -56,7 +56,7 @@ pub(crate) fn check_wait(max_wait: Nanos) -> Result<(), BadNumbers> {
     Ok(())
 }
 
-/// Checks the bounds of a capacity and a window length.
+/// Checks that a capacity and a window length are within their bounds.
 pub(crate) fn check_window(capacity: u64, window: Nanos) -> Result<(), BadNumbers> {
     if capacity == 0 || capacity > u64::from(MAX_AMOUNT) {
         return Err(BadNumbers::Capacity);

@@ -1,14 +1,14 @@
-//! Calendar windows: the day, week, month or year of a time zone that contains an instant.
+//! Calendar windows: the day, week, month or year, in a given time zone, that contains an instant.
 //!
 //! A window begins when the clocks of its zone first reach midnight at the start of its first day.
 //! If the clocks are put forward past midnight, the window begins at the change. If the clocks show
-//! midnight twice, the window begins the first time. So there are no gaps between windows, and
-//! every instant is in exactly one window, even if clocks that were put back show the previous day
-//! again.
+//! midnight twice, the window begins at the first occurrence. There are therefore no gaps between
+//! windows, and every instant belongs to exactly one window, even if clocks that were put back show
+//! the previous day again.
 //!
 //! Dates are in the proleptic Gregorian calendar, and are stored as whole days since 1970.
-//! Computing a window takes bounded time: it examines a few dates, and for each date the clock
-//! changes of four years.
+//! Computing a window takes bounded time: it examines a few dates and, for each date, four years of
+//! clock changes.
 
 use alloc::format;
 use alloc::string::String;
@@ -24,7 +24,7 @@ pub use zone::{MAX_ZONE, ZONE_FORM, Zone};
 
 /// Number of seconds in a day without a clock change.
 const DAY: i64 = 86_400;
-/// Names of the days of a week in rule files.
+/// Names of the days of the week, as written in rule files.
 pub const WEEKDAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 
 /// Length of the windows as a calendar unit, and the day on which the unit begins.
@@ -54,10 +54,10 @@ pub enum Period {
 }
 
 impl Period {
-    /// Names of the variants in rule files.
+    /// Names of the variants, as written in rule files.
     pub const NAMES: [&'static str; 4] = ["day", "week", "month", "year"];
 
-    /// Returns the period's name in rule files.
+    /// Returns the period's name, as written in rule files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Day => "day",
@@ -201,7 +201,7 @@ impl Calendar {
         &self.zone
     }
 
-    /// Returns an upper bound of the window length.
+    /// Returns an upper bound on the window length.
     pub fn longest(&self) -> Nanos {
         let (least, most) = self.zone.offsets();
         let change = seconds(most.saturating_sub(least));
@@ -212,11 +212,11 @@ impl Calendar {
     pub fn span(&self, wall: Nanos) -> Span {
         let now = i64::try_from(wall.get() / 1_000_000_000).unwrap_or(i64::MAX);
         let (_, most) = self.zone.offsets();
-        // Starts with the latest day that any clock of the zone can have shown by now.
+        // Starts with the latest day that any clock in the zone can have shown by now.
         let mut index = self.period.index(now.saturating_add(most).div_euclid(DAY));
         let mut start = self.begin(index);
         let mut end = None;
-        // UTC offsets of a zone differ by at most 50 hours, so that day began at most three days
+        // A zone's UTC offsets differ by at most 50 hours, so that day began at most three days
         // ago.
         for _ in 0..4 {
             if start <= now {
@@ -262,7 +262,7 @@ fn year_start(year: i64) -> i64 {
         .saturating_add(before.div_euclid(4))
         .saturating_sub(before.div_euclid(100))
         .saturating_add(before.div_euclid(400))
-        // Days from 0001-01-01 to 1970-01-01.
+        // Number of days from 0001-01-01 to 1970-01-01.
         .saturating_sub(719_162)
 }
 
@@ -270,7 +270,7 @@ fn is_leap(year: i64) -> bool {
     year.rem_euclid(4) == 0 && (year.rem_euclid(100) != 0 || year.rem_euclid(400) == 0)
 }
 
-/// Returns the number of days in a month. Months count from 0.
+/// Returns the number of days in a month. Months are counted from 0.
 fn days_in(year: i64, month: i64) -> i64 {
     match month {
         1 if is_leap(year) => 29,
@@ -296,15 +296,15 @@ fn year_of(day: i64) -> i64 {
     }
 }
 
-/// Returns the year and the month that contain a day. Months count from 0.
+/// Returns the year and the month that contain a day. Months are counted from 0.
 fn month_of(day: i64) -> (i64, i64) {
     let year = year_of(day);
     let later = (1..12).rev().find(|month| day_of(year, *month, 1) <= day);
     (year, later.unwrap_or(0))
 }
 
-/// Returns a day of a month, or the last day of the month if the month is shorter. Months count
-/// from 0.
+/// Returns a day of a month, or the month's last day if the month is too short to contain that day.
+/// Months are counted from 0.
 fn day_of(year: i64, month: i64, day: u8) -> i64 {
     let before = (0..month).fold(year_start(year), |days, month| {
         days.saturating_add(days_in(year, month))

@@ -1,15 +1,17 @@
-//! Converts live buckets to new limits, and decides how much of their level they keep ([`Carry`]).
+//! Converts live buckets to new limits, and decides how much of their level is carried over
+//! ([`Carry`]).
 //!
 //! Each limit of the bucket is converted separately. Old and new limits are matched by name. The
 //! conversion keeps the number of used cost units, and these units drain at the new rate. If the
 //! new rate is slower, the bucket may therefore become full later than before. Usage beyond a
-//! smaller capacity is kept, so an edit followed by its reversal never makes units available.
+//! smaller capacity is kept, so an edit followed by its reversal never frees units.
 //! `loudou_rules::versions` decides which conversions a bucket undergoes.
 //!
-//! Conversions preserve the order of levels. For each waiting request, the bucket that it found is
-//! converted like the bucket itself ([`Limits::plan`]), so waiting requests keep their order, and
-//! later requests stay behind them. To preserve this order, `reset` keeps the level that waiting
-//! requests cause. A reset discards only usage, and waiting requests have not used anything yet.
+//! Conversions preserve the order of levels. For each waiting request, the bucket as the request
+//! found it is converted like the bucket itself ([`Limits::plan`]), so waiting requests keep their
+//! order, and later requests stay behind them. To preserve this order, `reset` keeps the level
+//! caused by waiting requests. A reset discards only usage, and waiting requests have not used
+//! anything yet.
 
 use alloc::borrow::ToOwned as _;
 use alloc::string::String;
@@ -47,12 +49,12 @@ use crate::wide::{clamp, mul_div_ceil, mul_div_near};
 pub fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, clock: Clock) -> Bucket {
     let touched = clock.moved_to(clock.now.max(bucket.last));
     let waits = bucket.queue_end > touched.now;
-    // Another worker may have decided under the old limits after the change at `clock`. Requests
-    // that were already waiting are replanned as of the change, and later requests must not
-    // overtake them. A reset rounds to whole queue slots, so the distance between two slots is only
-    // right if both are computed as of the same instant. The slots of a queue that has not been
-    // empty since the change must be computed as of the same instant, too. For any other queue, the
-    // time before the queue formed does not affect its level.
+    // Another worker may have made decisions under the old limits after the change at `clock`.
+    // Requests that were already waiting are replanned as of the change, and later requests must
+    // not overtake them. A reset rounds to whole queue slots, so the distance between two slots is
+    // correct only if both are computed as of the same instant. The slots of a queue that has not
+    // been empty since the change must also be computed as of the same instant. For any other
+    // queue, the time before the queue formed does not affect its level.
     let is_line = |limits: &Limits| {
         let mut all = limits.iter().map(|limit| limit.algorithm().meter());
         all.all(|meter| meter.as_leak().is_some())
@@ -84,7 +86,7 @@ pub fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, clock:
     converted
 }
 
-/// Like [`convert`], but converts only the levels. `waits` is true if a request waits in the
+/// Like [`convert`], but converts only the levels. `waits` is true if a request is waiting in the
 /// bucket.
 fn convert_levels(
     (old, new): (&Limits, &Limits),
@@ -92,8 +94,8 @@ fn convert_levels(
     bucket: &Bucket,
     clock: Clock,
 ) -> Bucket {
-    // The edit counts as the last touch of the bucket, so that a later call with an earlier `now`
-    // cannot move the bucket's clock back.
+    // The edit counts as touching the bucket, so that a later call with an earlier `now` cannot
+    // move the bucket's clock back.
     let mut converted = new.start_at(clock);
     let notes = old.notes(bucket, clock.now);
     let levels = levels(old, (bucket, &notes), clock);
@@ -101,8 +103,8 @@ fn convert_levels(
         .map(|(index, limit)| {
             let level = counterpart(&levels, limit, index, new)?;
             let gives_permits = limit.algorithm().holds_until_end();
-            // Requests in flight keep their permits, because no edit ends them. Waiting requests
-            // are in a queue and have no permits.
+            // Requests in flight keep their permits, because an edit never ends a request. Waiting
+            // requests are in a queue and have no permits.
             let stays = carry != Carry::Reset
                 || level.flight().is_some() && gives_permits
                 || waits && level.algorithm().may_hold() && !gives_permits;
@@ -156,7 +158,7 @@ fn convert_levels(
     converted
 }
 
-/// Returns a bucket in which the limits have the given numbers of `used` units at `clock`, in the
+/// Returns a bucket whose limits have the given numbers of `used` units at `clock`, listed in the
 /// order of the limits. Previews need this function, because they have only the reported usage of a
 /// live bucket, not its state.
 ///
@@ -179,7 +181,7 @@ pub fn partly_used(limits: &Limits, used: &[u64], clock: Clock) -> Bucket {
     bucket
 }
 
-/// A limit whose fully used bucket becomes full again later because of an edit.
+/// A limit whose fully used bucket takes longer to become full again because of an edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Later {
     /// Name of the limit.
@@ -190,7 +192,7 @@ pub struct Later {
     pub after: Nanos,
 }
 
-/// Returns the limits whose fully used bucket becomes full again later because of an edit.
+/// Returns the limits whose fully used bucket takes longer to become full again because of an edit.
 pub fn full_later(old: &Limits, new: &Limits, carry: Carry) -> Vec<Later> {
     let clock = Clock::at(Nanos::ZERO);
     let reset_after = |limits: &Limits, bucket: &Bucket| -> Vec<Nanos> {
@@ -243,13 +245,14 @@ impl Level<'_> {
         }
     }
 
-    /// Returns the requests in flight as permits, which are noted if no new limit continues them.
+    /// Returns the requests in flight as permits, which are stored in the notes if no new limit
+    /// continues them.
     fn permits(&self, clock: Clock) -> Option<Permits> {
         Permits::of(self.limit.name(), self.flight()?, &self.words, clock.now)
     }
 
-    /// Writes the converted level to `words`, the state of `meter`. Returns the share to store in
-    /// the notes.
+    /// Writes the converted level to `words`, the state of `meter`. Returns the `Share` to store in
+    /// the bucket's notes.
     fn carried(
         &self,
         (carry, clock): (Carry, Clock),
@@ -306,9 +309,9 @@ impl Level<'_> {
         Share { until, ..share }
     }
 
-    /// Scales the count to a limit whose full level is `full`, so that its share of the limit stays
-    /// the same. Returns the scaled count, rounded up, and the fraction of a unit that the rounding
-    /// added.
+    /// Scales the count to a limit whose full level is `full`, so that its fraction of the limit
+    /// stays the same. Returns the scaled count, rounded up, and the fraction of a unit that the
+    /// rounding added.
     fn in_share(&self, carry: Carry, full: Used, is_adopted: bool) -> (u64, u64) {
         if carry == Carry::Stepped {
             return (units(carry.apply(self.used, self.full, full)), 0);
@@ -385,7 +388,8 @@ fn counterpart<'a, 'b>(
 #[serde(rename_all = "snake_case")]
 pub enum Carry {
     /// Keeps the absolute level: 5 used units stay 5 used units. This is the default, because no
-    /// sequence of such edits refuses a key that has used little, or grants a unit twice.
+    /// sequence of such edits causes a key that has used little to be refused, or a unit to be
+    /// granted twice.
     #[default]
     Keep,
     /// Keeps the used fraction: half full stays half full. Usage that exceeds the old capacity
@@ -401,7 +405,7 @@ pub enum Carry {
 }
 
 impl Carry {
-    /// Names of the variants in requests.
+    /// Names of the variants, as written in requests.
     pub const NAMES: [&'static str; 3] = ["keep", "proportional", "reset"];
 
     /// Parses the name of a carry.
@@ -421,7 +425,7 @@ impl Carry {
         }
     }
 
-    /// Returns the carry's name in requests.
+    /// Returns the carry's name, as written in requests.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Keep => "keep",
@@ -430,8 +434,8 @@ impl Carry {
         }
     }
 
-    /// Converts the level `used` when the full level changes from `old` to `new`. Levels are in
-    /// units so small that rounding to the nearest unit does not matter.
+    /// Converts the level `used` when the full level changes from `old` to `new`. Levels are
+    /// measured in units so small that rounding to the nearest unit does not matter.
     pub(crate) fn apply(self, used: u128, old: u128, new: u128) -> u128 {
         match self {
             Self::Keep => used,

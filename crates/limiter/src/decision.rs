@@ -1,4 +1,4 @@
-//! The request that a bucket decides on ([`BucketRequest`]), and the [`Decision`] of a single limit.
+//! A request to a bucket ([`BucketRequest`]), and a single limit's [`Decision`].
 
 use crate::bounds::MAX_WAIT;
 use crate::limit::BucketDecision;
@@ -16,8 +16,9 @@ pub enum Verdict {
     Refuse,
 }
 
-/// Decision of one limit. The decision contains the five values that redis-cell's `CL.THROTTLE`
-/// returns, and the wait of a held request. Times are relative to the time of the decision.
+/// A single limit's decision on a request. The decision contains the five values that redis-cell's
+/// `CL.THROTTLE` returns, and the time for which a held request waits. Times are relative to the
+/// time of the decision.
 ///
 /// ```
 /// use loudou_limiter::{Limit, Limits, Nanos, Rate, Verdict, algorithm::Funnel};
@@ -97,27 +98,28 @@ impl Decision {
         matches!(self.verdict, Verdict::Refuse)
     }
 
-    /// Returns true if a smaller share of the capacity remains in `self` than in `other`.
+    /// Returns true if a smaller fraction of the capacity remains in `self` than in `other`.
     pub fn is_tighter_than(&self, other: &Self) -> bool {
         times(self.remaining, other.capacity) < times(other.remaining, self.capacity)
     }
 }
 
-/// A request to take a cost from a bucket at an instant.
+/// A request to take a cost from a bucket at a given instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketRequest {
-    /// Cost units that the request takes. A request with a cost of 0 only reads the bucket.
+    /// Number of cost units that the request takes. A request with a cost of 0 only reads the
+    /// bucket.
     pub cost: u64,
     /// Time on the monotonic clock of the process.
     pub now: Nanos,
-    /// Time on the wall clock when the monotonic clock showed `now`, since the Unix epoch. Only limits with periods
+    /// Wall clock time, since the Unix epoch, at which the monotonic clock showed `now`. Only limits with periods
     /// aligned to the wall clock use this time.
     pub wall: Nanos,
-    /// Maximum wait of this request, which replaces the maximum waits of the limits. At most
+    /// Maximum wait of this request, which overrides the limits' maximum waits. At most
     /// [`MAX_WAIT`].
     pub max_wait: Option<Nanos>,
-    /// A further bound on the wait, such as the time until the client's deadline. The shorter of
-    /// both bounds applies.
+    /// An additional bound on the wait, such as the time until the client's deadline. The tighter
+    /// of the two bounds applies.
     pub patience: Nanos,
     /// Selects the decisions for which
     /// [`BucketDecision::more_after`](crate::BucketDecision::more_after) is computed.
@@ -127,7 +129,7 @@ pub struct BucketRequest {
     pub is_queued: bool,
 }
 
-/// The decisions for which the time until more units are available is computed.
+/// Which decisions need the time until more units become available.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NeedsMoreAfter {
     /// No decisions.
@@ -208,7 +210,7 @@ impl BucketRequest {
         Self { max_wait, ..self }
     }
 
-    /// Returns this request, but with `needs_more_after` as the decisions for which the time until more units are
+    /// Returns this request, with `needs_more_after` selecting the decisions for which the time until more units become
     /// available is computed.
     ///
     /// ```
@@ -231,8 +233,8 @@ impl BucketRequest {
         }
     }
 
-    /// Returns true if [`Self::patience`] bounds the wait of the request, because of its deadline
-    /// or because no request may be held now.
+    /// Returns true if [`Self::patience`] bounds the request's wait, because of its deadline or
+    /// because no request may be held now.
     pub fn is_wait_bounded(&self) -> bool {
         self.patience < Nanos::MAX
     }
@@ -275,7 +277,8 @@ impl BucketRequest {
         }
     }
 
-    /// Returns true if the time until more units are available must be computed for this decision.
+    /// Returns true if the time until more units become available must be computed for this
+    /// decision.
     #[inline]
     pub(crate) const fn is_more_after_needed(&self, answer: &BucketDecision) -> bool {
         match self.needs_more_after {

@@ -7,7 +7,7 @@ use core::hash::Hasher;
 use sha2::{Digest as _, Sha256};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-/// Scrambles the bits of `number`. Each bit of the result depends on each bit of `number`. This
+/// Scrambles the bits of `number`. Every bit of the result depends on every bit of `number`. This
 /// function is the finaliser of `SplitMix64`. It uses no secret.
 ///
 /// ```
@@ -71,7 +71,7 @@ impl SeqHasher {
             .write_u64(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
     }
 
-    /// Returns the hash of all written strings.
+    /// Returns the hash of all strings hashed so far.
     pub fn finish(&self) -> (u64, u64) {
         let hash = self.0.finish128();
         (hash.h1, hash.h2)
@@ -79,8 +79,9 @@ impl SeqHasher {
 }
 
 /// Like [`SeqHasher`], but with the same hashes in every process: the first 128 bits of SHA-256.
-/// This hasher has no secret. Finding a second sequence with the hash of a given sequence takes
-/// about 2^128 attempts. Finding any two sequences with the same hash takes about 2^64 attempts.
+/// This hasher uses no secret. Finding a second sequence with the same hash as a given sequence
+/// takes about 2^128 attempts. Finding any two sequences with the same hash takes about 2^64
+/// attempts.
 #[derive(Clone, Debug, Default)]
 pub struct StableHasher(Sha256);
 
@@ -92,7 +93,7 @@ impl StableHasher {
         self.0.update(length.to_le_bytes());
     }
 
-    /// Returns the hash of all written strings.
+    /// Returns the hash of all strings hashed so far.
     pub fn finish(self) -> u128 {
         let digest: [u8; 32] = self.0.finalize().into();
         let first = digest.first_chunk().copied();

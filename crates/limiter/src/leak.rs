@@ -22,11 +22,11 @@ use crate::time::Nanos;
 use crate::time::Rate;
 use crate::wide::{clamp, mul_div_ceil, product, times};
 
-/// Number of state words, which contain the nanoseconds and the drops of the TAT.
+/// Number of state words, which contain the TAT's nanoseconds and drops.
 pub(crate) const WORDS: usize = 2;
 
-/// Divides by a positive number and returns quotient and remainder. Uses the hardware's 64-bit
-/// division if the dividend fits.
+/// Divides by a positive number and returns the quotient and the remainder. Uses the hardware's
+/// 64-bit division if the dividend fits.
 pub(crate) fn div_rem(dividend: u128, divisor: u64) -> (u128, u64) {
     if let Ok(small) = u64::try_from(dividend) {
         let quotient = small.checked_div(divisor).unwrap_or(u64::MAX);
@@ -44,7 +44,7 @@ pub(crate) fn div_ceil(dividend: u128, divisor: u64) -> u128 {
     quotient.saturating_add(u128::from(rest > 0))
 }
 
-/// Returns the time in which `capacity` leaks away, rounded up.
+/// Returns the time that `capacity` takes to leak away, rounded up.
 pub(crate) fn drain_time(capacity: u64, rate: Rate) -> Nanos {
     Nanos::new(clamp(div_ceil(
         times(capacity, rate.period().get()),
@@ -87,7 +87,7 @@ pub(crate) fn cut(words: &mut [u64], end: Nanos) {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Level {
     pub(crate) rate: Rate,
-    /// Upper bound of the level.
+    /// Upper bound on the level.
     pub(crate) most: u128,
 }
 
@@ -115,7 +115,7 @@ impl Level {
         times(span.get(), self.amount())
     }
 
-    /// Returns the time in which `drops` leak away, rounded up.
+    /// Returns the time that `drops` take to leak away, rounded up.
     pub(crate) fn leak_time(self, drops: u128) -> Nanos {
         Nanos::new(clamp(div_ceil(drops, self.amount())))
     }
@@ -141,10 +141,10 @@ impl Level {
         }
     }
 
-    /// Gives back the part of a request's cost that has not leaked yet. The level that the request
-    /// found leaks before its own cost. If the level is above `free`, other requests may be
-    /// waiting. Nothing is given back in this case, because those requests keep their promised
-    /// times, so no other request could use the gap.
+    /// Gives back the part of a request's cost that has not leaked away yet. The level that the
+    /// request found on arrival leaks away before the request's own cost. If the level is above
+    /// `free`, other requests may be waiting. Nothing is given back in this case, because those
+    /// requests keep their promised times, so no other request could use the gap.
     pub(crate) fn give_back(self, words: &mut [u64], refund: &Refund<'_>, free: u128) -> bool {
         let level = self.read(words, refund.last);
         if level > free && !refund.nobody_waits {
@@ -204,9 +204,9 @@ impl Leak {
         }
     }
 
-    /// Decides on a request. A request that does not fit yet is held if it will fit within
-    /// `max_wait`, or within its own maximum wait if it has one. A held request takes its units at
-    /// once.
+    /// Decides whether to admit, hold or refuse a request. A request that does not fit yet is held
+    /// if it will fit within `max_wait`, or within its own maximum wait if it has one. A held
+    /// request takes its units immediately.
     pub(crate) fn decide(
         self,
         words: &mut [u64],
@@ -217,8 +217,8 @@ impl Leak {
         narrow.unwrap_or_else(|| self.decide_wide(words, request, max_wait))
     }
 
-    /// Decides in 128-bit arithmetic, in case an intermediate value does not fit in 64 bits. This
-    /// function is large and rarely needed, so it is not inlined.
+    /// Makes the decision in 128-bit arithmetic, in case an intermediate value does not fit in 64
+    /// bits. This function is large and rarely needed, so it is not inlined.
     #[inline(never)]
     fn decide_wide(self, words: &mut [u64], request: &BucketRequest, max_wait: Nanos) -> Decision {
         let BucketRequest { cost, now, .. } = *request;
@@ -247,8 +247,8 @@ impl Leak {
         at(new).after(wait)
     }
 
-    /// Takes over the level of another leak, exact to the drop. Passing the level as a [`Used`]
-    /// would round it.
+    /// Takes over another leak's level, exact to the drop. Passing the level as a [`Used`] would
+    /// round it.
     pub(crate) fn adopt(
         self,
         words: &mut [u64],
@@ -272,9 +272,9 @@ impl Leak {
     }
 }
 
-// Decisions in 64-bit arithmetic. Except for extreme rates, all intermediate values fit in 64 bits.
-// Because wasm has no instructions for 128-bit arithmetic, the 128-bit decision needs five times as
-// much code.
+// Decisions made in 64-bit arithmetic. Except for extreme rates, all intermediate values fit in 64
+// bits. Because wasm has no instructions for 128-bit arithmetic, the 128-bit decision needs five
+// times as much code.
 
 impl Leak {
     /// Admits or refuses a request. Returns `None` and changes nothing if the request may have to

@@ -1,11 +1,11 @@
-//! Sharing one limit among many Envoys: the state of a key in one Envoy, and the computation of the
+//! Sharing one limit among many Envoys: a key's state in one Envoy, and the computation done by the
 //! central engine.
 //!
-//! A central engine keeps the balance of each limit. Each Envoy takes tokens from the engine in
-//! advance, as a *lease*, and uses these tokens to decide on requests without a call. [`Lease`] is
-//! the state of one key in one Envoy, shared by its workers. [`Terms`] are the limits and settings
-//! that the fleet shares, and [`Central`] is the engine's state of a key. The circuit [`breaker`]
-//! detects that the engine is down. This module does no I/O and reads no clock.
+//! A central engine tracks each limit's balance. Each Envoy takes tokens from the engine in
+//! advance, as a *lease*, and uses these tokens to decide on requests without calling the engine.
+//! [`Lease`] is the state of one key in one Envoy, shared by its workers. [`Terms`] are the limits
+//! and settings that the fleet shares, and [`Central`] is a key's state in the engine. The circuit
+//! [`breaker`] detects that the engine is down. This module does no I/O and reads no clock.
 //!
 //! # The bound
 //!
@@ -97,7 +97,7 @@ pub enum Phase {
     Expired,
 }
 
-/// Verdict of a lease on a request.
+/// A lease's verdict on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseVerdict {
     /// The request passes, and its cost has been taken.
@@ -109,7 +109,7 @@ pub enum LeaseVerdict {
     },
     /// The request is held without taking anything. The caller must request a lease for it.
     Wait {
-        /// Time at which the hold ends. A request that is already held keeps its earlier end.
+        /// Time at which the hold ends. A request that is already held keeps its earlier end time.
         until: Nanos,
     },
     /// The engine is not available. The caller falls back to `on_outage`.
@@ -132,10 +132,10 @@ pub struct Lease {
     /// Units that this Envoy has admitted on credit or without the engine, and that the engine has
     /// not charged yet.
     debt: u32,
-    /// Time until which costs of at least `denied_cost` are refused; zero if none are refused. If
-    /// `denied_cost` is 0, this is instead the time until which this Envoy decides locally for the
-    /// key. Code that does not know this meaning refuses requests until then, which is at most a
-    /// second.
+    /// Time until which requests with a cost of at least `denied_cost` are refused; zero if none
+    /// are refused. If `denied_cost` is 0, this is instead the time until which this Envoy decides
+    /// locally for the key. Code that does not know this meaning refuses requests until then, which
+    /// is at most a second away.
     denied_until: Nanos,
     denied_cost: u32,
     /// Send time of the refill in flight; zero if no refill is in flight.
@@ -153,8 +153,8 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Decides on a request, and takes its cost if it is admitted. `is_down` is true if the breaker
-    /// is open.
+    /// Decides whether to admit a request, and takes its cost if it is admitted. `is_down` is true
+    /// if the breaker is open.
     pub fn take(
         &mut self,
         terms: &Terms,
@@ -197,7 +197,7 @@ impl Lease {
         }
     }
 
-    /// Returns how long a request of this cost is denied; `None` if it is not denied.
+    /// Returns how long requests with this cost remain denied; `None` if they are not denied.
     fn denied(&self, terms: &Terms, cost: u64, now: Nanos) -> Option<Nanos> {
         let until = self.denied_until(now)?;
         let denied = u64::from(self.denied_cost);
@@ -229,8 +229,8 @@ impl Lease {
         };
     }
 
-    /// Discards a cached denial, because a request carried other limits than the previous request
-    /// of the key. The tokens are kept, because the engine has already charged them.
+    /// Discards a cached denial, because a request carried different limits from the key's previous
+    /// request. The tokens are kept, because the engine has already charged them.
     pub const fn after_numbers(&mut self) {
         self.denied_until = Nanos::ZERO;
         self.denied_cost = 0;
@@ -313,17 +313,17 @@ impl Lease {
         now < self.denied_until && self.denied_cost == 0
     }
 
-    /// Returns the time when all tokens and denials have expired. From then on, only the debt
-    /// matters.
+    /// Returns the time at which all tokens and denials will have expired. From then on, only the
+    /// debt matters.
     pub fn idle_at(&self) -> Nanos {
         self.tokens.end().max(self.denied_until)
     }
 }
 
-// Decisions that an Envoy makes locally while the engine is not available, with its share of the
+// Decisions that an Envoy makes locally while the engine is unavailable, using its share of the
 // fleet's limits. The engine charges the admitted units later.
 //
-// An Envoy that decides locally must not get units from two sources, its share and its leases. The
+// An Envoy that decides locally must not draw units from two sources, its share and its leases. The
 // Envoy therefore starts with its share of the units that the engine last reported as remaining,
 // and adds the cost of each locally admitted request to its debt. The engine charges the debt with
 // the next lease request that it answers.
@@ -336,9 +336,10 @@ impl Lease {
 pub const OWED_FOR: Nanos = Nanos::from_secs(1);
 
 impl Lease {
-    /// Decides on a request locally, without the engine. `limits` are the limits of the whole
-    /// fleet. The limits are divided into `envoys` equal shares. This Envoy may use one share, and
-    /// `bucket` is the state of this share. The cost of an admitted request is added to the debt.
+    /// Decides locally, without the engine, whether to admit a request. `limits` are the limits of
+    /// the whole fleet. The limits are divided into `envoys` equal shares. This Envoy may use one
+    /// share, and `bucket` is the state of this share. The cost of an admitted request is added to
+    /// the debt.
     ///
     /// ```
     /// use loudou_limiter::lease::{Held, Lease, LeaseSettings, Terms};
@@ -377,8 +378,8 @@ impl Lease {
     }
 
     /// Lowers the balance in `bucket` to this Envoy's share of the units that the engine last
-    /// reported as remaining. `part` are the limits of this share. Otherwise, a key whose units
-    /// were already used up would start with a full bucket here.
+    /// reported as remaining. `part` contains the limits of this share. Without this adjustment, a
+    /// key whose units were already used up would start with a full bucket here.
     pub fn drain_part(&self, limits: &Limits, part: &Limits, bucket: &mut Bucket, clock: Clock) {
         let Some(seen) = self.seen() else { return };
         let then = clock.moved_to(seen.at);
@@ -434,11 +435,12 @@ impl Lease {
     }
 }
 
-// The upper bound of the units that all Envoys of a fleet admit together, for any number of Envoys.
+// Upper bound on the number of units that all Envoys in a fleet together admit, for any number of
+// Envoys.
 
 /// Maximum number of units that one Envoy admits in an interval in addition to its tokens, as a
 /// multiple of the credit. One credit is for units that were admitted before the interval and are
-/// charged during it. The other is for units that are admitted at its end.
+/// charged during it. The other is for units that are admitted at the end of the interval.
 const CREDITS: u64 = 2;
 
 impl Shared {
@@ -474,15 +476,15 @@ impl Shared {
     }
 }
 
-/// Returns how many multiples of `period` an interval of length `span` can contain, including both
-/// ends.
+/// Returns the maximum number of multiples of `period` in an interval of length `span`, including
+/// both ends.
 fn lumps(span: Nanos, period: Nanos) -> u64 {
     let whole = span.get().checked_div(period.get()).unwrap_or(0);
     whole.saturating_add(1)
 }
 
 impl LeaseSettings {
-    /// Returns the number of units by which each Envoy raises the bound of every limit, because it
+    /// Returns the number of units by which each Envoy raises every limit's bound, because it
     /// admits requests on credit.
     pub const fn most_on_credit(&self) -> u64 {
         CREDITS.saturating_mul(self.credit)

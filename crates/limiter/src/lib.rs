@@ -1,15 +1,15 @@
 //! The rate limiting core of Loudou: algorithms, limits, buckets and decisions, as pure functions.
 //!
-//! Time is passed as an argument ([`Nanos`]), and state is a few words that the caller stores.
-//! Envoy, replays and previews of edits can therefore all use the same code. The crate does not
+//! Time is passed as an argument ([`Nanos`]), and state consists of a few words stored by the
+//! caller. Envoy, replays and edit previews can therefore all use the same code. The crate does not
 //! panic: lints deny panics, and arithmetic is checked or saturating. Decisions do not use
 //! floating-point numbers. Rates are exact ratios, and values that must be rounded are rounded in
 //! favour of the limit.
 //!
 //! # One decision
 //!
-//! A [`Limit`] is an algorithm with its parameters and a name. Given a cost and a time, it returns
-//! a [`Decision`], which contains the verdict and the values that are reported to clients.
+//! A [`Limit`] is an algorithm, its parameters and a name. Given a cost and a time, it returns a
+//! [`Decision`], which contains the verdict and the values that are reported to clients.
 //!
 //! ```
 //! use loudou_limiter::{Limit, Limits, Nanos, Rate, Verdict, algorithm::Funnel};
@@ -34,8 +34,8 @@
 //!
 //! # One bucket
 //!
-//! A [`Bucket`] is the state of all limits of one key. Each request takes its cost from all limits or from none, and
-//! the decision reports the most relevant limit. If an edit changes the limits of a live bucket,
+//! A [`Bucket`] contains the state of all limits for one key. Each request takes its cost from all limits or from none,
+//! and the decision reports the most relevant limit. If an edit changes the limits of a live bucket,
 //! [`convert`](fn@convert) converts its state, so that no edit grants units twice.
 //!
 //! ```
@@ -68,7 +68,7 @@
 //! # One limit across many processes
 //!
 //! The processes of a fleet share one limit through a central engine. [`lease`] contains the state that each process
-//! keeps for a key, the decisions based on that state, and the computation of the engine.
+//! keeps for a key, the decisions based on that state, and the computation done by the engine.
 //!
 //! ```
 //! use loudou_limiter::lease::{Central, Held, Lease, LeaseSettings, LeaseVerdict, Phase, Terms};

@@ -1,5 +1,5 @@
 //! Limits, which are named algorithms, and sets of limits that share a bucket. A request takes its
-//! cost from all limits of a set or from none.
+//! cost from all limits in a set or from none.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -33,12 +33,12 @@ pub const MAX_BUCKET_WORDS: usize = 1024;
 /// State words of a bucket. The words of most buckets fit inline, without an allocation.
 pub type Words = SmallVec<[u64; 8]>;
 
-/// An algorithm with its parameters and a name.
+/// An algorithm, its parameters and a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
     name: String,
     algorithm: Algorithm,
-    /// Sources of the parameters that each request carries. See [`numbers`].
+    /// Sources of the parameters carried by each request. See [`numbers`].
     sources: Option<Box<Sources>>,
 }
 
@@ -75,22 +75,22 @@ impl Limit {
 /// State of a bucket.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Bucket {
-    /// Time when the bucket was last touched. A decision with an earlier time is made as of this
-    /// time.
+    /// Time when the bucket was last touched. A decision requested for an earlier time is made as
+    /// of this time.
     pub last: Nanos,
-    /// Total of the units that were given back after other requests had taken units. The total
+    /// Total number of units that were given back after other requests had taken units. The total
     /// wraps around after [`GIVEN`].
     pub given: u64,
     /// Time at which the last waiting request passes. After an edit, this time is an upper bound.
     pub queue_end: Nanos,
     /// State words of all limits, in order. Trailing zeros may be omitted. After an edit has
-    /// reduced a capacity, the state of the limit may need more words than normal. These surplus
-    /// words come after the regular words of all limits. For each limit that can have surplus
-    /// words, their number is stored first, and then the words themselves.
+    /// reduced a capacity, the limit's state may need more words than usual. These surplus words
+    /// follow the regular words of all limits. For each limit that can have surplus words, their
+    /// number is stored first, and then the words themselves.
     pub words: Words,
 }
 
-/// Maximum of [`Bucket::given`], which is stored in five bytes.
+/// Maximum value of [`Bucket::given`], which is stored in five bytes.
 pub const GIVEN: u64 = (1 << 40) - 1;
 
 impl Clone for Bucket {
@@ -112,7 +112,7 @@ impl Bucket {
     }
 }
 
-/// A function that receives the index, the meter and the words of a limit.
+/// A function that receives a limit's index, meter and words.
 type Each<'f> = dyn FnMut(usize, &dyn Meter, &mut [u64]) + 'f;
 
 /// One to [`MAX_LIMITS`] limits that share a bucket. Each request takes its cost from all of them
@@ -130,7 +130,7 @@ pub struct Limits {
 
 impl Limits {
     /// Creates a set of limits. Returns `None` if the set is empty, has more than [`MAX_LIMITS`]
-    /// limits, contains a duplicate name, or needs more than [`MAX_BUCKET_WORDS`] of state.
+    /// limits, contains a duplicate name, or needs more than [`MAX_BUCKET_WORDS`] state words.
     ///
     /// ```
     /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::{Align, FixedWindow, Funnel}};
@@ -160,7 +160,7 @@ impl Limits {
         (unique && fits && limits.facts.words <= MAX_BUCKET_WORDS).then_some(limits)
     }
 
-    /// Returns the limits, in file order.
+    /// Returns the limits, in the order of the rule file.
     pub fn iter(&self) -> core::slice::Iter<'_, Limit> {
         self.list.iter()
     }
@@ -188,8 +188,8 @@ impl Limits {
         self.facts.holds_until_end
     }
 
-    /// Returns how long the requests in flight keep their units if none of them ends, according to
-    /// a decision of these limits. Returns `None` if no limit counts requests in flight, or if no
+    /// Returns how long the requests in flight keep their units if none of them ends, based on a
+    /// decision by these limits. Returns `None` if no limit counts requests in flight, or if no
     /// request is in flight.
     pub fn held_for(&self, answer: &BucketDecision) -> Option<Nanos> {
         if !self.holds_until_end() {
@@ -241,13 +241,13 @@ impl Limits {
         bucket
     }
 
-    /// Decides on `cost` at `now`. See [`Limits::answer`].
+    /// Decides whether to admit a request with the given `cost` at `now`. See [`Limits::answer`].
     pub fn decide(&self, bucket: &mut Bucket, cost: u64, now: Nanos) -> BucketDecision {
         self.answer(bucket, &BucketRequest::new(cost, now))
     }
 
-    /// Asks all limits for a decision on the same state, and takes the cost from all of them or
-    /// from none. A refusal changes only [`Bucket::last`] and the state of algorithms that count
+    /// Evaluates all limits against the same state, and takes the cost from all of them or from
+    /// none. A refusal changes only [`Bucket::last`] and the state of algorithms that count
     /// refusals. A request with a cost of 0 takes nothing.
     pub fn answer(&self, bucket: &mut Bucket, request: &BucketRequest) -> BucketDecision {
         let request = request.not_before(bucket.last);
@@ -301,8 +301,8 @@ impl Limits {
         self.decide(&mut bucket.clone(), cost, now)
     }
 
-    /// Returns the number of used units of each limit at `now`, rounded up. While requests wait,
-    /// this number exceeds the capacity.
+    /// Returns the number of used units of each limit at `now`, rounded up. While requests are
+    /// waiting, this number exceeds the capacity.
     pub fn used(&self, bucket: &Bucket, now: Nanos) -> Vec<u64> {
         let now = now.max(bucket.last);
         let mut used = Vec::with_capacity(self.list.len());
@@ -329,8 +329,8 @@ impl Limits {
         refused: BucketDecision,
         request: &BucketRequest,
     ) -> BucketDecision {
-        // If the wait of a request is bounded, the request may have been refused only because it
-        // could not be held, so the refusal is not counted.
+        // If a request's wait is bounded, the request may have been refused only because it could
+        // not be held, so the refusal is not counted.
         let is_noted = !request.is_wait_bounded() && self.note_refusal(bucket, request);
         let by_all = |refused: &BucketDecision| refused.decisions().all(Decision::is_refused);
         if !is_noted && by_all(&refused) {
@@ -372,8 +372,8 @@ impl Limits {
         is_noted
     }
 
-    /// Calls `f` with the index, the meter and the words of each limit. All operations on limits
-    /// share this loop, which keeps the compiled module small.
+    /// Calls `f` with each limit's index, meter and words. All operations on limits share this
+    /// loop, which keeps the compiled module small.
     pub(crate) fn each(&self, bucket: &mut Bucket, f: &mut Each<'_>) {
         let own = self.words();
         if bucket.words.len() > own {
@@ -454,7 +454,7 @@ impl Limits {
         Some(answer)
     }
 
-    /// Sets the time until the reported limit can admit one unit more than now.
+    /// Sets the time until the reported limit can admit one more unit than it can now.
     #[inline(never)]
     fn set_more_after(&self, answer: &mut BucketDecision, words: &[u64], request: &BucketRequest) {
         let Some(decision) = answer.reported() else {
@@ -518,9 +518,9 @@ impl Facts {
 }
 
 impl Limits {
-    /// Returns the limits for one of `envoys` Envoys that decide independently. Capacities and
-    /// rates are divided by `envoys`. Capacities are rounded down, but are at least 1. Returns
-    /// `None` if there is a limit that a fleet cannot share.
+    /// Returns the limits for a single Envoy out of `envoys` Envoys that decide independently.
+    /// Capacities and rates are divided by `envoys`. Capacities are rounded down, but are at least
+    /// 1. Returns `None` if there is a limit that cannot be shared by a fleet.
     ///
     /// Buckets remain valid if the number of Envoys changes. The state of a level is the time at
     /// which it reaches zero, and dividing a limit does not change that time.
@@ -551,7 +551,7 @@ impl Limits {
 /// only one decision is stored inline.
 pub(crate) type Decisions = SmallVec<[Decision; 1]>;
 
-/// Decision of a bucket: the verdict, and the decision of each limit.
+/// A bucket's decision: the verdict, and each limit's decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BucketDecision {
     at: Nanos,
@@ -566,7 +566,7 @@ pub struct BucketDecision {
 }
 
 impl BucketDecision {
-    /// Creates the decision of a bucket from the decisions of its limits.
+    /// Creates a bucket's decision from its limits' decisions.
     pub(crate) fn new(at: Nanos, decisions: Decisions) -> Self {
         let mut answer = Self {
             at,
@@ -617,13 +617,13 @@ impl BucketDecision {
     }
 
     /// Returns the index of the limit to report. If any limits refused, returns the refusing limit
-    /// with the longest retry time. Otherwise, returns the limit with the smallest remaining share
-    /// of its capacity.
+    /// with the longest retry time. Otherwise, returns the limit with the smallest fraction of its
+    /// capacity remaining.
     pub const fn reported_index(&self) -> usize {
         self.reported
     }
 
-    /// Returns the decision of the reported limit; `None` only for an empty set of limits.
+    /// Returns the reported limit's decision; `None` only for an empty set of limits.
     pub fn reported(&self) -> Option<&Decision> {
         self.decisions.get(self.reported)
     }
@@ -645,15 +645,15 @@ impl BucketDecision {
         }
     }
 
-    /// Returns how long the request is held, which is the longest wait of any limit. Zero if the
-    /// request is refused.
+    /// Returns how long the request is held, which is the longest wait imposed by any limit. Zero
+    /// if the request is refused.
     pub const fn wait(&self) -> Nanos {
         self.wait
     }
 
-    /// Returns the time until the reported limit has more units available than now, provided that
-    /// no request takes any. Returns `None` if the limit is full, if the time depends on when other
-    /// requests end (`concurrency`), or if the request did not ask for it.
+    /// Returns the time until more units become available in the reported limit, provided that no
+    /// request takes any in the meantime. Returns `None` if the limit is full, if the time depends
+    /// on when other requests end (`concurrency`), or if the request did not ask for this time.
     pub fn more_after(&self) -> Option<Nanos> {
         Some(self.more_after).filter(|after| *after < Nanos::MAX)
     }
@@ -680,7 +680,8 @@ fn reported(decisions: &[Decision]) -> usize {
 
 fn is_reported_before(a: &Decision, b: &Decision) -> bool {
     match (a.is_refused(), b.is_refused()) {
-        // A limit without `retry_after` never admits the request, so it counts as the longest wait.
+        // A limit without `retry_after` never admits the request, so it counts as having the
+        // longest wait.
         (true, true) => {
             let wait = |d: &Decision| d.retry_after.unwrap_or(Nanos::MAX);
             wait(a) > wait(b)

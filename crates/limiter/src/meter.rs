@@ -1,5 +1,5 @@
 //! The trait that algorithms implement. An algorithm decides on requests based on a few 64-bit
-//! words of state, and converts its used capacity from and to a form that all algorithms share.
+//! words of state, and converts its used capacity to and from a form shared by all algorithms.
 
 use core::any::Any;
 
@@ -18,9 +18,9 @@ pub(crate) trait Meter: Any {
     /// Maximum number of cost units that the algorithm admits at once. This is the `capacity` in
     /// every decision.
     fn capacity(&self) -> u64;
-    /// Long-term rate; `None` if units do not become available with time alone.
+    /// Long-term rate; `None` if the passage of time alone does not make units available.
     fn rate(&self) -> Option<Rate>;
-    /// Time in which an exhausted bucket recovers its whole capacity, rounded up.
+    /// Time that an exhausted bucket needs to recover its whole capacity, rounded up.
     fn drain_time(&self) -> Nanos;
     /// Maximum cost of a request that can be admitted.
     fn max_cost(&self) -> u64 {
@@ -53,8 +53,8 @@ pub(crate) trait Meter: Any {
             None => words.fill(0),
         }
     }
-    /// Decides on a request, and takes its cost if it is admitted or held. A refused request or a
-    /// request with a cost of 0 does not change the state.
+    /// Decides whether to admit, hold or refuse a request, and takes its cost if it is admitted or
+    /// held. A refused request or a request with a cost of 0 does not change the state.
     fn decide(&self, words: &mut [u64], request: &BucketRequest) -> Decision;
     /// Counts a refusal by this limit or by another limit of the bucket. Returns true if the state
     /// changed. A cost of 0 never changes the state.
@@ -67,9 +67,10 @@ pub(crate) trait Meter: Any {
     }
     /// Gives back `cost`, which was taken at `taken_at`, unless it has already expired.
     fn release(&self, _words: &mut [u64], _cost: u64, _taken_at: Nanos, _now: Nanos) {}
-    /// Gives back the cost of an abandoned request. Other requests must not gain more than if the
-    /// abandoned request had never been made. Returns true if the state changed. If no request has
-    /// taken units since the abandoned request, the caller restores the whole bucket instead.
+    /// Gives back the cost of an abandoned request. Other requests must not end up better off than
+    /// if the abandoned request had never been made. Returns true if the state changed. If no
+    /// request has taken units since the abandoned request, the caller restores the whole bucket
+    /// instead.
     fn give_back(&self, _words: &mut [u64], _refund: &Refund<'_>) -> bool {
         false
     }
@@ -106,14 +107,14 @@ pub(crate) trait Meter: Any {
     fn full(&self) -> Used {
         Used::from(self.capacity()).saturating_mul(USED_ONE)
     }
-    /// Writes a state in which `used` is used at `clock`, rounded up. `used` exceeds
+    /// Writes a state whose used capacity at `clock` is `used`, rounded up. `used` exceeds
     /// [`Meter::full`] if an edit reduced the capacity below the used amount. The state keeps the
     /// excess for at least [`MAX_REMEMBERED`](crate::bounds::MAX_REMEMBERED).
     fn resume(&self, words: &mut [u64], used: Used, clock: Clock);
     /// Takes over `old`, a state of the algorithm `from`, at `clock`. An algorithm implements this
-    /// function if it can use more of the old state than the used capacity, such as when units were
-    /// taken, or the exact level of another steady leak. Returns false if [`Meter::resume`] would
-    /// preserve as much. `carry` is never `reset`.
+    /// function if it can use more of the old state than the used capacity, such as the times at
+    /// which units were taken, or the exact level of another steady leak. Returns false if
+    /// [`Meter::resume`] would preserve just as much. `carry` is never `reset`.
     fn adopt(
         &self,
         words: &mut [u64],
@@ -126,8 +127,8 @@ pub(crate) trait Meter: Any {
             continue_leak((leak, self.full()), words, (from, old), (carry, clock))
         })
     }
-    /// Returns the number of units that the state counts at `now`; `None` if the state is finer
-    /// than whole units.
+    /// Returns the number of units that the state counts at `now`; `None` if the state has a finer
+    /// resolution than whole units.
     fn counted(&self, _words: &[u64], _now: Nanos) -> Option<u64> {
         None
     }
@@ -182,13 +183,13 @@ pub(crate) const USED_ONE: Used = 1 << 32;
 pub(crate) struct Refund<'a> {
     /// The request that took the cost.
     pub(crate) request: BucketRequest,
-    /// The state that the request found, before it took its cost.
+    /// The state as the request found it, before it took its cost.
     pub(crate) before: &'a [u64],
     /// Units that other requests have given back since then. `before` may include their costs.
     pub(crate) given: u64,
-    /// Time of the last change of the bucket.
+    /// Time at which the bucket was last changed.
     pub(crate) last: Nanos,
-    /// True if no request waits in the bucket. If no request waits, usage above the capacity is
-    /// only debt.
+    /// True if no request is waiting in the bucket. If no request is waiting, usage above the
+    /// capacity is only debt.
     pub(crate) nobody_waits: bool,
 }

@@ -1,13 +1,14 @@
 //! The cost that a request took, and how it is given back if the request is abandoned. A request is
-//! abandoned if a later rule refuses it, or if the client disconnects while the request waits.
+//! abandoned if a later rule refuses it, or if the client disconnects while the request is waiting.
 //!
-//! Other requests must not gain more than if the abandoned request had never been made. If no
-//! request has taken units since then, the bucket is restored to the state that the abandoned
-//! request found. Otherwise, each limit gets back the units that certainly have not drained yet.
-//! Units drain in the order in which they were taken. A queue in which requests may be waiting gets
-//! nothing back, because these requests keep their promised times, and later requests cannot use a
-//! gap in front of them. Instead, the bucket counts the waiting requests, and the queue drops its
-//! empty places when the last of these requests has passed or left (`limit::promises`).
+//! Other requests must not end up better off than if the abandoned request had never been made. If
+//! no request has taken units since then, the bucket is restored to the state in which the
+//! abandoned request found it. Otherwise, the units that certainly have not drained yet are given
+//! back to each limit. Units drain in the order in which they were taken. Nothing is given back to
+//! a queue in which requests may be waiting, because these requests keep their promised times, and
+//! later requests cannot use a gap in front of them. Instead, the bucket counts the waiting
+//! requests, and the queue drops its empty places when the last of these requests has passed or
+//! left (`limit::promises`).
 
 use alloc::boxed::Box;
 
@@ -18,7 +19,7 @@ use crate::limit::{Bucket, BucketDecision, GIVEN, Limits, is_queue};
 use crate::meter::Refund;
 use crate::time::{Clock, Nanos};
 
-/// Record of the cost that a request took from a bucket, with all state needed to give the cost
+/// Record of the cost that a request took from a bucket, with all the state needed to give the cost
 /// back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
@@ -71,7 +72,7 @@ impl Taken {
 
     /// Converts the record of a waiting request after an edit at `clock` replaced the limits `old`
     /// with `new`, in the same way as [`convert`] converts the bucket. The request's place in a
-    /// queue is given by the level below its own cost, so that requests waiting behind it stay
+    /// queue is determined by the level below its own cost, so that requests waiting behind it stay
     /// behind it.
     ///
     /// ```
@@ -161,9 +162,9 @@ impl Taken {
 
 impl Limits {
     /// Gives back the cost of an abandoned request. Returns true if any units were given back. Some
-    /// units may stay used, because other requests must not gain more than if the abandoned request
-    /// had never been made. Since the request, the bucket must have been changed only by decisions
-    /// and by costs that were given back.
+    /// units may stay used, because other requests must not end up better off than if the abandoned
+    /// request had never been made. Since the request was made, the bucket must have been changed
+    /// only by decisions and by costs being given back.
     ///
     /// If no other request has taken units since the abandoned request, the bucket is restored to
     /// its earlier state.
@@ -230,9 +231,9 @@ impl Limits {
 
     /// Replaces the reserved cost of a request that has passed with its final cost, `actual`. If
     /// the final cost is lower, the difference is given back, as if a second request had taken it
-    /// and was abandoned. If the final cost is higher, the difference is taken now. Units that are
-    /// not available become a debt, which is repaid before the next request is admitted. An
-    /// algorithm that cannot keep a debt takes only the available units.
+    /// and had then been abandoned. If the final cost is higher, the difference is taken now. Units
+    /// that are not available become a debt, which is repaid before the next request is admitted.
+    /// An algorithm that cannot keep a debt takes only the available units.
     ///
     /// The limits must not hold requests. Returns true if the bucket changed.
     ///
@@ -332,10 +333,10 @@ impl Limits {
         Taken::from(before, with(request.cost.saturating_sub(actual)))
     }
 
-    /// Resolves the promise to a request that has waited and now passes. Returns true if no
-    /// promises remain, so that the ends of the queues have moved back. Since the cost was taken,
-    /// the bucket must have been changed only by decisions, by costs that were given back, and by
-    /// requests that passed.
+    /// Resolves the promise made to a request that has waited and is now passing. Returns true if
+    /// no promises remain, in which case the ends of the queues have moved back. Since the cost was
+    /// taken, the bucket must have been changed only by decisions, by costs being given back, and
+    /// by requests passing.
     ///
     /// ```
     /// use loudou_limiter::{BucketRequest, Limit, Limits, Nanos, Rate, Taken, algorithm::LeakyQueue};
@@ -378,8 +379,8 @@ impl Limits {
         after
     }
 
-    /// Returns the bucket as a request left it, and true if the request waits. Returns `None` if
-    /// the request took nothing.
+    /// Returns the bucket as a request left it, and true if the request is waiting. Returns `None`
+    /// if the request took nothing.
     fn taken_from(&self, taken: &Taken) -> Option<(Bucket, bool)> {
         let Taken {
             before, request, ..

@@ -24,7 +24,7 @@ use crate::bounds::MAX_PERIOD;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(u64);
 
-/// The same instant on both clocks.
+/// One instant, as shown by both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
     /// Time on the monotonic clock of the process.
@@ -47,7 +47,7 @@ impl Clock {
         Self { now, wall: now }
     }
 
-    /// Moves both clocks so that the monotonic clock shows `now`.
+    /// Moves both clocks by the same amount, so that the monotonic clock shows `now`.
     ///
     /// ```
     /// use loudou_limiter::{Clock, Nanos};
@@ -65,7 +65,8 @@ impl Clock {
     }
 }
 
-/// Units of durations, largest first. A duration is displayed in the first unit that divides it.
+/// Units of durations, largest first. A duration is displayed in the first unit that divides it
+/// evenly.
 const UNITS: [(&str, u64); 7] = [
     ("d", 86_400_000_000_000),
     ("h", 3_600_000_000_000),
@@ -80,7 +81,7 @@ const UNITS: [(&str, u64); 7] = [
 pub const DURATION_FORM: &str = "a whole number and a unit: 500ns, 20us, 250ms, 60s, 5m, 1h, 1d";
 
 impl Nanos {
-    /// A duration of zero, and the origin of a clock.
+    /// A duration of zero, or the origin of a clock.
     pub const ZERO: Self = Self(0);
     /// The maximum time or duration, about 584 years.
     pub const MAX: Self = Self(u64::MAX);
@@ -96,7 +97,7 @@ impl Nanos {
         Self(ns)
     }
 
-    /// Creates a time or duration of `s` seconds, at most [`Nanos::MAX`].
+    /// Creates a time or duration of `s` seconds, capped at [`Nanos::MAX`].
     ///
     /// ```
     /// use loudou_limiter::Nanos;
@@ -107,7 +108,7 @@ impl Nanos {
         Self(s.saturating_mul(1_000_000_000))
     }
 
-    /// Creates a time or duration of `ms` milliseconds, at most [`Nanos::MAX`].
+    /// Creates a time or duration of `ms` milliseconds, capped at [`Nanos::MAX`].
     ///
     /// ```
     /// use loudou_limiter::Nanos;
@@ -128,7 +129,7 @@ impl Nanos {
         self.0 == 0
     }
 
-    /// Returns `self + span`, at most [`Nanos::MAX`].
+    /// Returns `self + span`, capped at [`Nanos::MAX`].
     #[must_use]
     pub const fn saturating_add(self, span: Self) -> Self {
         Self(self.0.saturating_add(span.0))

@@ -49,7 +49,7 @@ pub(crate) fn product(a: u128, b: u128) -> u128 {
     a.saturating_mul(b)
 }
 
-/// Converts a number to 64 bits. Larger numbers become the maximum.
+/// Converts a number to 64 bits. Larger numbers are converted to the maximum.
 pub(crate) fn clamp(wide: u128) -> u64 {
     u64::try_from(wide).unwrap_or(u64::MAX)
 }

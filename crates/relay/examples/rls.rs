@@ -1,10 +1,10 @@
 //! A rate limit service (`envoy.service.ratelimit.v3.RateLimitService`) for Envoy's built-in rate limit filter, which
-//! calls the service once per request. `cargo xtask bench fleet` compares leases with it.
+//! calls it once per request. `cargo xtask bench fleet` compares leases to it.
 //!
 //! To make the comparison fair, the service does as little work as possible. Each call runs one script in the engine
-//! over a shared connection, and the service parses messages without a protobuf library. The command-line options are
-//! the same as the relay's.
-//! A domain that is a limit in JSON, such as `{"capacity":30,"window_ns":60000000000}`, sets the limit of its keys.
+//! over a shared connection, and messages are parsed without a protobuf library. The command-line options are the same
+//! as the relay's. If a domain is a JSON limit, such as `{"capacity":30,"window_ns":60000000000}`, that limit applies
+//! to its keys.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -34,7 +34,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
-/// Limit of every key in other domains. It is equal to the limit in the benchmark's rules.
+/// Limit for every key in any other domain. It matches the limit in the benchmark's rules.
 const LIMIT: LeaseLimit = LeaseLimit::Leak {
     capacity: 1_000_000,
     amount: 1_000_000,
@@ -88,7 +88,7 @@ async fn run(options: &Options) -> Result<Infallible, String> {
                 async move { Ok::<_, Infallible>(respond(&engine, request, longest).await) }
             });
             let builder = Builder::new(TokioExecutor::new());
-            // An error means only that the client has closed or broken the connection.
+            // An error only means that the client has closed or dropped the connection.
             drop(builder.serve_connection(TokioIo::new(stream), answer).await);
         });
     }
@@ -136,7 +136,7 @@ fn grpc(frame: Bytes, status: &'static str) -> Answer {
 }
 
 /// Parses the gRPC frame of a `RateLimitRequest`. Returns the domain, and a lease request for one unit of the key. The
-/// rule and the key are the name and the value of the first entry of the first descriptor.
+/// rule and key are the name and value of the first entry in the first descriptor.
 fn question(frame: &[u8]) -> Option<(String, LeaseKey)> {
     let (_, message) = frame.split_at_checked(5)?;
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
@@ -152,7 +152,7 @@ fn question(frame: &[u8]) -> Option<(String, LeaseKey)> {
     Some((domain, key))
 }
 
-/// Returns the contents of the first length-delimited field with number `wanted` in a protobuf message.
+/// Returns the contents of a protobuf message's first length-delimited field with the number `wanted`.
 fn field(mut message: &[u8], wanted: u64) -> Option<&[u8]> {
     loop {
         let tag = varint(&mut message)?;

@@ -1,5 +1,4 @@
-//! Handles a call from an Envoy. It runs one script per key and one script for the fleet's shared record, all
-//! concurrently.
+//! Handles calls from Envoys. Runs one script per key and one script for the fleet's shared record, all concurrently.
 
 use std::collections::HashSet;
 
@@ -15,7 +14,7 @@ use crate::engine::{Engine, Which};
 use crate::metrics::Metrics;
 use crate::script;
 
-/// Answers a call. A key whose script has not replied by the deadline gets [`LeaseError::Timeout`].
+/// Responds to a call. Keys whose scripts have not replied by the deadline fail with [`LeaseError::Timeout`].
 pub async fn answer(
     engine: &Engine,
     metrics: &Metrics,
@@ -24,7 +23,7 @@ pub async fn answer(
 ) -> LeaseAnswer {
     let mut seen = HashSet::new();
     let leases = request.keys.iter().map(|key| {
-        // A duplicate key does not get a second lease, because the Envoy expects one grant per key.
+        // No second lease is granted for a duplicate key, because the Envoy expects one grant per key.
         let is_first = seen.insert((key.rule.as_str(), key.key.as_str()));
         (key, is_first)
     });
@@ -45,7 +44,7 @@ pub async fn answer(
     answer
 }
 
-/// Parses the reply of `lease.lua`: granted units, wait, end of the first window, and units left at each limit.
+/// Parses the reply from `lease.lua`: granted units, wait, end of the first window, and units left for each limit.
 fn lease(reply: &Value, key: &LeaseKey) -> Result<Lease, LeaseError> {
     let Value::Array(numbers) = reply else {
         return Err(LeaseError::Refused);
@@ -83,7 +82,7 @@ fn count(metrics: &Metrics, key: &LeaseKey, answer: &Result<Lease, LeaseError>) 
     outcome.inc();
 }
 
-/// Runs `fleet.lua` and returns an answer in which the keys are not filled in yet.
+/// Runs `fleet.lua` and returns a response whose keys have not been filled in yet.
 async fn record(
     engine: &Engine,
     metrics: &Metrics,
@@ -136,7 +135,7 @@ fn reject(change: &Change, why: &str) -> RejectedChange {
     }
 }
 
-/// Splits the changes into accepted changes and changes whose name or size is out of bounds.
+/// Separates the accepted changes from changes whose name or size is out of bounds.
 fn sort(request: &LeaseRequest) -> (Vec<&Change>, Vec<RejectedChange>) {
     let (mut accepted, mut rejected) = (Vec::new(), Vec::new());
     for change in &request.changes {
@@ -155,7 +154,8 @@ fn sort(request: &LeaseRequest) -> (Vec<&Change>, Vec<RejectedChange>) {
     (accepted, rejected)
 }
 
-/// Parses the reply of `fleet.lua`. Returns an answer, and one verdict per change (empty if the change was accepted).
+/// Parses the reply from `fleet.lua`. Returns a response, and one verdict per change (empty if the change was
+/// accepted).
 fn read(reply: &Value) -> Option<(LeaseAnswer, Vec<String>)> {
     let Value::Array(parts) = reply else {
         return None;
@@ -189,7 +189,7 @@ fn read(reply: &Value) -> Option<(LeaseAnswer, Vec<String>)> {
     Some((answer, verdicts.iter().filter_map(text).collect()))
 }
 
-/// Parses a number in a reply. Scripts return large numbers as strings.
+/// Parses a number from a reply. Scripts return large numbers as strings.
 fn number(value: &Value) -> Option<u64> {
     match value {
         Value::Int(number) => u64::try_from(*number).ok(),

@@ -1,8 +1,8 @@
-//! Limits how many connections exist in total and per address, and how long a connection may be idle.
+//! Limits the number of connections in total and per address, and how long a connection may be idle.
 //!
 //! A caller is a *stranger* until it has sent a valid token or a client certificate. Strangers have a short idle
-//! timeout, and strangers from one address cannot occupy all connections. When a limit is reached, the relay still
-//! accepts a small number of *reserve* connections, which serve one request each.
+//! timeout, and strangers from one address cannot occupy all connections. When a limit has been reached, the relay
+//! still accepts a small number of *reserve* connections, which serve one request each.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,14 +15,14 @@ use tokio::time::{Instant, sleep_until};
 use crate::log::{Level, Log};
 use crate::metrics::Metrics;
 
-/// Timeout for the head of the first request.
+/// Timeout for receiving the head of the first request.
 const FIRST: Duration = Duration::from_secs(5);
-/// Idle timeout between two requests of a stranger.
+/// Idle timeout between a stranger's requests.
 const STRANGER: Duration = Duration::from_secs(30);
-/// Idle timeout between two requests of an authenticated caller.
+/// Idle timeout between an authenticated caller's requests.
 const KNOWN: Duration = Duration::from_mins(10);
-/// Maximum number of reserve connections, which serve one request each. Reserve connections let an Envoy that cannot
-/// get a regular connection report its debts from time to time.
+/// Maximum number of reserve connections, which serve one request each. They allow an Envoy that cannot obtain a
+/// regular connection to report its debts from time to time.
 const RESERVE: usize = 64;
 /// Maximum number of reserve connections that accept lease calls. The others serve only `/healthz` and `/metrics`.
 const RESERVE_FOR_CALLS: usize = 32;
@@ -44,11 +44,11 @@ struct Counts {
     open: usize,
     reserve: usize,
     strangers: BTreeMap<IpAddr, usize>,
-    /// True if the relay has logged a warning that few connections are left.
+    /// True if the relay has logged a warning that it is running out of connections.
     is_warned: bool,
 }
 
-/// The slot of an admitted connection. Dropping the value frees the slot.
+/// The slot of an admitted connection. Dropping this value releases the slot.
 #[derive(Debug)]
 pub struct Seat {
     all: Arc<Connections>,
@@ -68,7 +68,7 @@ struct Activity {
 }
 
 impl Connections {
-    /// Creates limits of `most` connections in total and `of_peer` connections of strangers per address.
+    /// Creates limits of `most` connections in total and `of_peer` connections from strangers per address.
     pub(crate) fn new(most: usize, of_peer: usize, metrics: Arc<Metrics>, log: Log) -> Arc<Self> {
         metrics.connections_max.set(number(most));
         Arc::new(Self {
@@ -80,7 +80,7 @@ impl Connections {
         })
     }
 
-    /// Admits a connection from this address. Returns `None` if no reserve connections are left either.
+    /// Admits a connection from the given address. Returns `None` if there are no reserve connections available either.
     pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Seat> {
         let peer = network(address);
         let mut counts = self.counts();
@@ -117,13 +117,13 @@ impl Connections {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Updates the metric for the number of connections. Logs a warning when 80 % of the connections are in use.
+    /// Updates the connection count metric. Logs a warning when 80 % of the connections are in use.
     fn note(&self, mut counts: MutexGuard<'_, Counts>) {
         let (open, most) = (counts.open, self.most);
         let is_near = open.saturating_mul(5) >= most.saturating_mul(4);
         let warns = is_near && !counts.is_warned;
-        // The warning can be logged again only after the number has dropped below 60 %. Otherwise a number that
-        // fluctuates around 80 % would repeat the warning.
+        // The warning can be logged again only once the number has dropped below 60 %. Otherwise, a number fluctuating
+        // around 80 % would trigger the warning repeatedly.
         counts.is_warned =
             is_near || (counts.is_warned && open.saturating_mul(5) >= most.saturating_mul(3));
         drop(counts);
@@ -176,7 +176,7 @@ impl Seat {
         Running(self)
     }
 
-    /// Waits until the connection's idle timeout expires.
+    /// Waits for the connection's idle timeout to expire.
     pub(crate) async fn silence(&self) {
         loop {
             let until = self.activity().until(self.is_reserve, Instant::now());
@@ -194,10 +194,10 @@ impl Seat {
 }
 
 impl Activity {
-    /// Returns the time at which the connection is closed unless a request arrives earlier.
+    /// Returns the time at which the connection will be closed unless a request arrives first.
     fn until(&self, is_reserve: bool, now: Instant) -> Instant {
         let (from, time) = match self {
-            // A request in flight has its own timeouts, so the connection is not idle.
+            // A request in flight has its own timeouts, so the connection does not count as idle.
             Self { running: 1.., .. } => (now, FIRST),
             Self { requests: 0, .. } => (self.since, FIRST),
             _ if is_reserve => (self.since, FIRST),
@@ -224,7 +224,7 @@ impl Drop for Seat {
     }
 }
 
-/// Guard of a request in flight.
+/// Guard for a request in flight.
 #[derive(Debug)]
 pub(crate) struct Running<'a>(&'a Seat);
 

@@ -1,4 +1,4 @@
-//! The engine: one Redis or Valkey server, or the nodes of a cluster.
+//! The engine: a single Redis or Valkey server, or the nodes of a cluster.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,19 +24,20 @@ pub use connect::Target;
 use node::{Failure, Node};
 use script::Script;
 
-/// Timeout of health checks and connection attempts. A server that takes longer is considered hung.
+/// Timeout of health checks and connection attempts. A server that takes longer than this is
+/// considered hung.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Maximum number of cluster nodes that a call tries while a slot is being migrated.
+/// Maximum number of cluster nodes to try for a call while a slot is being migrated.
 const NODES: usize = 3;
 
-/// Redirection to another node of a cluster (`MOVED` or `ASK`).
+/// Redirection to another cluster node (`MOVED` or `ASK`).
 struct Moved {
     address: Address,
     /// True for `ASK`: the slot is being migrated, so the redirection applies only to this call.
     asking: bool,
 }
 
-/// The script that a call runs.
+/// The script to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
     /// [`LEASE`].
@@ -50,7 +51,7 @@ enum Servers {
     Cluster(Cluster),
 }
 
-/// Client of the engine.
+/// Client for the engine.
 pub struct Engine {
     servers: Servers,
     lease: Script,
@@ -83,7 +84,7 @@ impl Engine {
         }
     }
 
-    /// Returns true if the relay is connected to at least one server of the engine.
+    /// Returns true if the relay is connected to at least one of the engine's servers.
     pub fn is_reached(&self) -> bool {
         match &self.servers {
             Servers::One(node) => node.is_reached(),
@@ -91,8 +92,7 @@ impl Engine {
         }
     }
 
-    /// Returns the number of servers that hold keys, and the number of these servers without a
-    /// connection.
+    /// Returns the number of servers that hold keys, and how many of them are not connected.
     pub fn nodes(&self) -> (usize, usize) {
         match &self.servers {
             Servers::One(node) => (1, usize::from(!node.is_reached())),
@@ -100,7 +100,7 @@ impl Engine {
         }
     }
 
-    /// Opens the connections and reopens lost ones. Never returns.
+    /// Opens the connections, and reopens them when they are lost. Never returns.
     pub async fn keep(&self) {
         let target = self.target.clone();
         match &self.servers {
@@ -109,7 +109,8 @@ impl Engine {
         }
     }
 
-    /// Runs a script on the server that holds its keys. Fails with [`LeaseError::Timeout`] at the deadline.
+    /// Runs a script on the server that stores its keys. Fails with [`LeaseError::Timeout`] once the deadline has
+    /// passed.
     pub async fn call(
         &self,
         which: Which,

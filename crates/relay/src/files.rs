@@ -1,14 +1,14 @@
-//! Reads files that are specified in options.
+//! Reads files specified in options.
 
 use std::fs;
 use std::path::Path;
 
-/// Reads a file. An error names the option and the path.
+/// Reads a file. Errors name the option and the path.
 pub(crate) fn bytes(option: &str, path: &Path) -> Result<Vec<u8>, String> {
     fs::read(path).map_err(|error| format!("{option} {}: {error}", path.display()))
 }
 
-/// Reads a secret from a file and trims white space. An empty file is an error.
+/// Reads a secret from a file, trimming whitespace. An empty file is an error.
 pub(crate) fn secret(option: &str, path: &Path) -> Result<String, String> {
     let text = String::from_utf8(bytes(option, path)?)
         .map_err(|error| format!("{option} {}: {}", path.display(), error.utf8_error()))?;

@@ -1,16 +1,16 @@
-//! The relay leases tokens of fleet-wide limits to Envoys. The buckets are stored in the *engine*, which is Redis or
+//! The relay leases tokens from fleet-wide limits to Envoys. The buckets are stored in the *engine*, either Redis or
 //! Valkey.
 //!
 //! An Envoy batches all keys that need tokens into one call ([`loudou_api::LeaseRequest`]). The relay runs one script
-//! per key, all of them concurrently, and answers when all scripts have replied or the deadline has passed. The relay
-//! is stateless, because all state is in the engine and the scripts use the engine's clock. Therefore, any number of
-//! relays can run, either as a sidecar of each Envoy or as a central service.
+//! per key, all of them concurrently, and responds when all scripts have replied or the deadline has passed. The relay
+//! is stateless: all state is kept in the engine, and the scripts use the engine's clock. Any number of relays can
+//! therefore run, either as a sidecar to each Envoy or as a central service.
 //!
-//! - [`script`]: the names of the keys in the engine, and the arguments of the scripts. The scripts are `lease.lua` and
+//! - [`script`]: the key names used in the engine, and the scripts' arguments. The scripts are `lease.lua` and
 //!   `fleet.lua`.
 //! - [`engine`]: connections to the engine, which background tasks keep open.
-//! - [`call`]: handles a call from an Envoy.
-//! - [`service`], [`server`]: the HTTP service, with the connection limits of [`connections`].
+//! - [`call`]: handles calls from Envoys.
+//! - [`service`], [`server`]: the HTTP service, with connection limits from [`connections`].
 #![forbid(unsafe_code)]
 
 pub mod call;

@@ -1,8 +1,8 @@
-//! Structured logs on standard error, one JSON object per line. No line contains the key of a request.
+//! Structured logging to standard error, one JSON object per line. Request keys are never logged.
 //!
 //! `tracing-subscriber` could not replace this module. Its log lines have a different time format, different level
-//! names and no `null` values, so a custom formatter would still be needed here. A filter would be needed as well,
-//! because h2 logs parts of requests.
+//! names and no `null` values, so a custom formatter would still be needed. A filter would also be needed, because h2
+//! logs parts of requests.
 
 use std::io::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -34,24 +34,24 @@ impl Level {
     }
 }
 
-/// A log that writes lines up to a maximum level.
+/// A log that writes lines up to a given level.
 #[derive(Clone, Copy, Debug)]
 pub struct Log {
     most: Level,
 }
 
 impl Log {
-    /// Creates a log that writes lines up to this level.
+    /// Creates a log that writes lines up to the given level.
     pub const fn new(most: Level) -> Self {
         Self { most }
     }
 
-    /// Returns true if lines of this level are written.
+    /// Returns true if lines at this level are written.
     pub fn has(self, level: Level) -> bool {
         level <= self.most
     }
 
-    /// Writes a line with the time, the level, the message and the members of the object `fields`.
+    /// Writes a line containing the time, the level, the message, and the members of the object `fields`.
     pub fn write(self, level: Level, message: &str, fields: Value) {
         if !self.has(level) {
             return;
@@ -70,7 +70,7 @@ impl Log {
     }
 }
 
-/// Returns the milliseconds since the Unix epoch, or 0 if the clock is set to an earlier time.
+/// Returns the number of milliseconds since the Unix epoch, or 0 if the clock is set to an earlier time.
 #[expect(
     clippy::disallowed_methods,
     reason = "this is the clock module of the crate"

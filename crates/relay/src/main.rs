@@ -8,7 +8,7 @@ use clap::Parser as _;
 use loudou_relay::options::Options;
 use loudou_relay::server;
 
-/// Name of the environment variable for the token.
+/// Name of the environment variable that holds the token.
 const TOKEN: &str = "LOUDOU_RELAY_TOKEN";
 
 fn main() -> ExitCode {
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
 
 fn run(options: Options) -> Result<(), String> {
     // The Redis client and the TLS server use the process-wide crypto provider. If none is installed, rustls selects a
-    // provider by crate features, and panics if another crate enables a second provider.
+    // provider based on crate features, and panics if another crate enables a second one.
     let provider = rustls::crypto::ring::default_provider();
     if provider.install_default().is_err() {
         return Err("a rustls crypto provider is already installed".to_owned());

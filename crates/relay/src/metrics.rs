@@ -1,4 +1,4 @@
-//! Metrics, which `GET /metrics` returns in the Prometheus text format. No label contains the key of a request.
+//! Metrics, returned by `GET /metrics` in the Prometheus text format. Labels never contain request keys.
 
 use std::sync::atomic::AtomicU64;
 
@@ -22,7 +22,7 @@ const BOUNDS: [f64; 10] = [
 
 macro_rules! metrics {
     ($($name:literal, $help:literal, $kind:ident { $($field:ident $(: $label:literal = $value:literal)?),* };)*) => {
-        /// All metrics of a relay.
+        /// All of a relay's metrics.
         #[derive(Debug)]
         pub struct Metrics {
             $($(#[doc = $help] pub $field: metrics!(@type $kind),)*)*

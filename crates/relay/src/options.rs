@@ -89,7 +89,7 @@ pub struct Options {
     pub log_level: Level,
 }
 
-/// Parses a whole number within these bounds. The error names the bounds.
+/// Parses a whole number within the given bounds. The error states the bounds.
 fn within<N: FromStr + PartialOrd + Display>(
     text: &str,
     bounds: RangeInclusive<N>,

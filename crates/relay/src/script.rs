@@ -1,8 +1,8 @@
-//! The Lua scripts, with the key names and arguments to call them with.
+//! The Lua scripts, and the key names and arguments to call them with.
 //!
-//! The lease script receives only numbers and an escaped key name. Every byte of a key except for letters, digits and
-//! `-._~` is escaped. A request therefore cannot end the key name early, choose its slot (`{}`), or address another
-//! key.
+//! The lease script receives only numbers and an escaped key name. Every byte of a key other than letters, digits and
+//! `-._~` is escaped. A request therefore cannot terminate the key name early, choose its slot (`{}`), or address
+//! another key.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
@@ -12,23 +12,23 @@ use loudou_api::{
 };
 use serde_json::json;
 
-/// Script that leases units of one key.
+/// Script that leases units for one key.
 pub const LEASE: &str = include_str!("lease.lua");
 /// Script that maintains the record of a fleet's members and changes.
 pub const FLEET: &str = include_str!("fleet.lua");
-/// An instance counts as a member of the fleet for this many milliseconds after its last call.
+/// Number of milliseconds after its last call during which an instance counts as a member of the fleet.
 pub const RECENT_MS: u64 = 10_000;
 
-/// Keys and arguments of a script call.
+/// Keys and arguments for a script call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Call {
-    /// Names of the keys, all in the same slot.
+    /// Key names, all in the same slot.
     pub keys: Vec<String>,
-    /// Arguments after the keys.
+    /// Arguments that follow the keys.
     pub arguments: Vec<String>,
 }
 
-/// Builds a call of [`LEASE`] for a key.
+/// Builds a call to [`LEASE`] for a key.
 pub fn lease(namespace: &str, key: &LeaseKey) -> Call {
     let mut name = String::from("loudou:lease");
     for part in [namespace, &key.rule, &key.key] {
@@ -45,7 +45,7 @@ pub fn lease(namespace: &str, key: &LeaseKey) -> Call {
     }
 }
 
-/// Converts a limit to arguments of [`LEASE`]: kind, capacity, num, den and amount.
+/// Converts a limit to arguments for [`LEASE`]: kind, capacity, num, den and amount.
 fn numbers(limit: LeaseLimit) -> [u64; 5] {
     match limit {
         LeaseLimit::Leak {
@@ -84,7 +84,7 @@ fn reduced(num: u64, den: u64) -> (u64, u64) {
     (over(num), over(den))
 }
 
-/// Builds a call of [`FLEET`] for a request. `accepted` contains the changes that are within the bounds.
+/// Builds a call to [`FLEET`] for a request. `accepted` contains the changes that are within the bounds.
 pub fn fleet(request: &LeaseRequest, accepted: &[&Change]) -> Call {
     let mut tag = String::new();
     escape(&mut tag, &request.namespace);
@@ -118,8 +118,8 @@ pub fn fleet(request: &LeaseRequest, accepted: &[&Change]) -> Call {
     }
 }
 
-/// Returns the JSON that the engine stores for a change. It does not contain the generation, which the engine assigns,
-/// or the times, which the engine stores separately.
+/// Returns the JSON that the engine stores for a change. It contains neither the generation, which the engine assigns,
+/// nor the times, which the engine stores separately.
 pub(crate) fn stored(change: &Change, instance: &str) -> String {
     let maker = match change.instance.as_str() {
         "" => instance,
@@ -133,7 +133,7 @@ pub(crate) fn stored(change: &Change, instance: &str) -> String {
     .to_string()
 }
 
-/// Appends `text` to a key name. Every byte except for letters, digits and `-._~` is written as `%XX`.
+/// Appends `text` to a key name. Every byte other than letters, digits and `-._~` is written as `%XX`.
 fn escape(to: &mut String, text: &str) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

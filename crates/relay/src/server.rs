@@ -1,4 +1,4 @@
-//! The TCP and HTTP server, with a limit on connections and a graceful shutdown.
+//! The TCP and HTTP server, with connection limits and graceful shutdown.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -27,11 +27,11 @@ use crate::options::Options;
 use crate::service::{Service, VERSION};
 use crate::tls;
 
-/// Timeout of the TLS handshake.
+/// TLS handshake timeout.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// Interval between HTTP/2 pings, and the timeout of a ping.
+/// Interval between HTTP/2 pings, and the timeout for each ping.
 const PING: Duration = Duration::from_secs(10);
-/// Number of file descriptors that the process needs in addition to connections.
+/// Number of file descriptors the process needs besides its connections.
 const OTHER_FILES: u64 = 128;
 /// Maximum number of concurrent streams per HTTP/2 connection.
 const STREAMS: u32 = 1_024;
@@ -85,7 +85,7 @@ pub async fn run(options: Options) -> Result<(), String> {
     Ok(())
 }
 
-/// Waits for the signals that stop the relay.
+/// Waits for a signal to stop the relay.
 struct Stop {
     term: Signal,
     int: Signal,
@@ -124,7 +124,7 @@ impl Server {
                 accepted = self.listener.accept() => match accepted {
                     Ok(accepted) => accepted,
                     Err(error) => {
-                        // The usual cause is too many open files. Some of them may be closed during the pause.
+                        // The most common cause is too many open files. Some of them may be closed during the pause.
                         let fields = json!({ "error": error.to_string() });
                         log.write(Level::Warn, "cannot accept a connection", fields);
                         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -140,7 +140,7 @@ impl Server {
             let watcher = graceful.watcher();
             let shows_certificate = options.client_ca.is_some();
             tokio::spawn(async move {
-                // Disable Nagle's algorithm, which could delay the answer until the client acknowledges earlier data.
+                // Disable Nagle's algorithm, which could delay the response until the client acknowledges earlier data.
                 drop(stream.set_nodelay(true));
                 let seat = Arc::new(seat);
                 let Some(acceptor) = acceptor else {
@@ -201,7 +201,7 @@ fn raise_file_limit() -> Option<u64> {
     }
 }
 
-/// Returns `asked`, reduced to the number of connections that the limit on open files permits, but at least 1.
+/// Returns `asked`, capped at the number of connections that the open file limit permits, but at least 1.
 fn within_files(asked: u64, files: Option<u64>) -> u64 {
     let most = files.map_or(asked, |files| files.saturating_sub(OTHER_FILES));
     asked.min(most).max(1)
@@ -226,7 +226,7 @@ async fn handshake(
     }
 }
 
-/// Serves HTTP/1 or HTTP/2, depending on the first bytes that the client sends.
+/// Serves HTTP/1 or HTTP/2, depending on the first bytes sent by the client.
 async fn requests<S>(stream: S, service: &Arc<Service>, seat: &Arc<Seat>, watcher: Watcher)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -246,14 +246,13 @@ where
     });
     let connection = builder.serve_connection(TokioIo::new(stream), answer);
     tokio::select! {
-        // An error means only that the client has closed or broken the connection.
+        // An error only means that the client has closed or dropped the connection.
         ended = watcher.watch(connection) => drop(ended),
         () = seat.silence() => {}
     }
 }
 
-/// Sends an HTTP/1 response with status 503 and closes the connection. For an HTTP/2 client, the connection just
-/// closes.
+/// Sends an HTTP/1 response with status 503 and closes the connection. An HTTP/2 client just sees the connection close.
 async fn refuse(mut stream: TcpStream) {
     let answer = format!(
         "HTTP/1.1 503 Service Unavailable\r\nx-loudou-relay: {VERSION}\r\nretry-after: 1\r\n\

@@ -1,4 +1,4 @@
-//! The HTTP service: routing, token check, limits on calls, and responses.
+//! The HTTP service: routing, token verification, call limits, and responses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,20 +23,20 @@ use crate::engine::Engine;
 use crate::log::{Level, Log};
 use crate::metrics::Metrics;
 
-/// HTTP response with a complete body.
+/// HTTP response with a fully buffered body.
 pub type Answer = Response<Full<Bytes>>;
 
-/// Version of the relay, sent in every response.
+/// The relay's version, sent in every response.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Timeout for reading the body of a call.
+/// Timeout for reading a call's body.
 const BODY_TIME: Duration = Duration::from_secs(5);
 /// Header in which Envoy sends its request timeout, in milliseconds.
 const PATIENCE_HEADER: &str = "x-envoy-expected-rq-timeout-ms";
-/// Timeout for a caller that sends no [`PATIENCE_HEADER`]: half of the default `fleet.timeout`.
+/// Timeout for callers that do not send a [`PATIENCE_HEADER`]: half of the default `fleet.timeout`.
 const DEFAULT_TIMEOUT: Duration = Duration::from_millis(15);
 /// Maximum timeout that the header can set.
 const MAX_TIMEOUT: Duration = Duration::from_secs(10);
-/// Value of `retry-after` for calls that get a 503, in seconds.
+/// Value of `retry-after` in 503 responses, in seconds.
 const RETRY_S: &str = "1";
 
 /// The HTTP service.
@@ -48,7 +48,7 @@ pub struct Service {
     pub metrics: Arc<Metrics>,
     /// The log.
     pub log: Log,
-    /// Token that lease calls must send. `None` accepts every caller.
+    /// Token that lease calls must present. If `None`, every caller is accepted.
     pub token: Option<String>,
     /// Maximum time that a call waits for the engine. The default is half of the caller's timeout.
     pub timeout: Option<Duration>,
@@ -62,7 +62,7 @@ pub struct Service {
 type Refusal = (StatusCode, String);
 
 impl Service {
-    /// Answers a request. On a reserve connection, the response contains `connection: close`.
+    /// Responds to a request. On a reserve connection, the response contains `connection: close`.
     pub async fn respond(&self, request: Request<Incoming>, seat: &Seat) -> Answer {
         let _running = seat.begin();
         let mut answer = self.route(request, seat).await;
@@ -144,8 +144,8 @@ impl Service {
         counter.inc();
     }
 
-    /// Handles a call and returns the body of the answer. The request body is read only if the token is valid and a
-    /// permit is available.
+    /// Handles a call and returns the response body. The request body is read only if the token is valid and a permit
+    /// is available.
     async fn answer(
         &self,
         request: Request<Incoming>,
@@ -185,8 +185,8 @@ impl Service {
             .get(AUTHORIZATION)
             .map(HeaderValue::as_bytes);
         let sent = sent.and_then(|value| value.strip_prefix(b"Bearer "));
-        // If the lengths are equal, the comparison takes constant time. If the lengths differ, the time reveals only
-        // this fact.
+        // If the lengths are equal, the comparison runs in constant time. If they differ, the timing reveals only that
+        // they do.
         if sent.is_some_and(|sent| sent.ct_eq(token.as_bytes()).into()) {
             return Ok(());
         }
@@ -196,11 +196,10 @@ impl Service {
     }
 }
 
-/// Returns the maximum time that a call waits for the engine: half of the caller's timeout, or `most` if `most` is
-/// shorter.
+/// Returns the maximum time that a call waits for the engine: half of the caller's timeout, or `most` if shorter.
 ///
-/// If the answer arrives after the caller's timeout, all units that it grants are lost. The other half of the timeout
-/// is therefore reserved for network delays and busy machines.
+/// If the response arrives after the caller has timed out, all units that it grants are lost. The other half of the
+/// timeout is therefore reserved for network delays and busy machines.
 fn timeout_of(headers: &HeaderMap, most: Option<Duration>) -> Duration {
     let told = headers.get(PATIENCE_HEADER);
     let told = told.and_then(|value| value.to_str().ok()?.parse::<u64>().ok());

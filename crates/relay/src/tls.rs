@@ -11,7 +11,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::files;
 use crate::options::Options;
 
-/// Creates the TLS acceptor, or returns `None` if the options do not specify a certificate. An error names the option.
+/// Creates the TLS acceptor, or returns `None` if the options do not specify a certificate. Errors name the option.
 pub(crate) fn acceptor(options: &Options) -> Result<Option<TlsAcceptor>, String> {
     let (Some(cert), Some(key)) = (&options.tls_cert, &options.tls_key) else {
         return Ok(None);
@@ -45,7 +45,7 @@ pub(crate) fn acceptor(options: &Options) -> Result<Option<TlsAcceptor>, String>
     Ok(Some(TlsAcceptor::from(Arc::new(config))))
 }
 
-/// Reads the certificates in a PEM file. A file without certificates is an error. An error names the option.
+/// Reads the certificates in a PEM file. A file without certificates is an error. Errors name the option.
 pub(crate) fn certificates(
     option: &str,
     path: &std::path::Path,

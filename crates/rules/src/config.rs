@@ -1,9 +1,9 @@
-//! Reads a rule file: turns a JSON tree into valid rules, or returns a list of *all* problems in
+//! Reads a rule file: converts a JSON tree into valid rules, or returns a list of *all* problems in
 //! the file.
 //!
-//! The reader continues after a problem, so that one run finds all problems. A [`Problem`] contains
-//! the path of the invalid value, the value itself, the allowed values and a suggestion. A caller
-//! that has the text of the file can look up the line and column of the path.
+//! The reader continues after each problem, so that a single pass finds them all. A [`Problem`]
+//! contains the path of the invalid value, the value itself, the allowed values and a suggestion. A
+//! caller that has the text of the file can map the path to a line and column.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -76,8 +76,8 @@ use rules::Context;
 pub const MAX_RULES: usize = 256;
 /// Maximum size of a rule file, in bytes.
 pub const MAX_FILE_BYTES: usize = 1 << 20;
-/// Maximum number of problems that are reported. If a file has more problems, most of them usually
-/// share one cause.
+/// Maximum number of problems to report. If a file has more problems than this, most of them
+/// usually have the same cause.
 const MAX_PROBLEMS: usize = 100;
 
 /// Grammar of a rule file.
@@ -174,10 +174,10 @@ const FILE: Field = Field::optional(
 pub struct Parsed {
     /// The rules; `None` if there are errors.
     pub file: Option<RuleFile>,
-    /// Settings of the embedded admin API, which the plugin serves in addition to limiting
-    /// requests. `None` if the file does not configure an embedded API or has errors.
+    /// Settings of the embedded admin API, which the plugin serves in addition to rate limiting.
+    /// `None` if the file does not configure an embedded API, or if it has errors.
     pub admin: Option<EmbeddedAdmin>,
-    /// Errors and warnings, in the order in which the reader found them.
+    /// Errors and warnings, in the order in which they were found.
     pub problems: Vec<Problem>,
 }
 
@@ -189,8 +189,8 @@ pub fn parse(document: &Value) -> Parsed {
     finish(file, admin.flatten(), report)
 }
 
-/// Reads one rule, without `defaults`. Exported rules and the rules that the admin API lists have this form. Also
-/// accepts a trial, although its name is invalid in a rule file.
+/// Reads a single rule, without `defaults`. Exported rules and the rules listed by the admin API have this form. Also
+/// accepts trials, although their names are invalid in a rule file.
 pub fn parse_rule(document: &Value) -> Result<Rule, Vec<Problem>> {
     let name = document.get("name").and_then(Value::as_str);
     let Some((name, of_rule)) = name.and_then(|name| Some((name, tried(name)?))) else {
@@ -209,7 +209,8 @@ pub fn parse_rule(document: &Value) -> Result<Rule, Vec<Problem>> {
 
 fn parse_rule_of_file(document: &Value) -> Result<Rule, Vec<Problem>> {
     let mut report = Report::default();
-    // The rule comes from a valid file, which configures a fleet if the rule has fleet scope.
+    // The rule is assumed to come from a valid file, so if it has fleet scope, that file configures
+    // a fleet.
     let context = Context {
         defaults: None,
         has_fleet: true,
@@ -235,7 +236,7 @@ pub fn parse_store(document: &Value) -> Result<StoreSettings, Vec<Problem>> {
 fn finish(file: Option<RuleFile>, admin: Option<EmbeddedAdmin>, report: Report) -> Parsed {
     let mut problems: Vec<Problem> = Vec::new();
     for problem in report.problems {
-        // Skips duplicates, because the reader finds a problem in `defaults` once per rule.
+        // Skips duplicates, because a problem in `defaults` is found once per rule.
         if problems.len() < MAX_PROBLEMS && !problems.contains(&problem) {
             problems.push(problem);
         }
@@ -323,7 +324,7 @@ fn all_rules(
                 report.add(warning);
             }
         }
-        // The name of an invalid rule counts as taken, too.
+        // The name of an invalid rule also counts as taken.
         if let Some(name) = cursor.value.get("name").and_then(Value::as_str) {
             if names.contains(&name) {
                 let at = cursor.path().field("name");
@@ -335,8 +336,8 @@ fn all_rules(
         }
         let Some(rule) = rule else { continue };
         if let Some(other) = rules.iter().find(|other| other.tag() == rule.tag()) {
-            // The store distinguishes rules by a 32-bit tag, so two rules collide with a
-            // probability of 1 in 2^32.
+            // The store identifies rules by a 32-bit tag, so two rules collide with a probability
+            // of 1 in 2^32.
             let message = format!(
                 "this name has the same tag as `{}`; choose another",
                 other.name
@@ -350,7 +351,7 @@ fn all_rules(
     rules
 }
 
-/// Checks that each field `shadows` names another rule in the file.
+/// Checks that each `shadows` field names another rule in the file.
 fn check_shadows(cursors: &[Cursor<'_, '_>], names: &[&str], report: &mut Report) {
     for cursor in cursors {
         let text = |field: &str| cursor.value.get(field).and_then(Value::as_str);
@@ -413,7 +414,7 @@ fn file_path(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<String> {
     Some(path.to_string())
 }
 
-/// Kind of a name, which determines the maximum length and the allowed characters.
+/// Kind of name, which determines the maximum length and the allowed characters.
 #[derive(Clone, Copy)]
 enum NameKind {
     Rule,

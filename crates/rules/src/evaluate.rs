@@ -1,15 +1,16 @@
 //! Evaluates a rule set against one request.
 //!
 //! Rules are evaluated in file order, and every matching rule must admit the request. If a rule
-//! refuses the request, the cost that earlier rules took is returned to their buckets, and later
-//! rules are skipped.
+//! refuses the request, the cost already charged under earlier rules is returned to their buckets,
+//! and later rules are skipped.
 //!
 //! A rule in shadow mode behaves as if it were the only rule, and never affects the verdict. The
-//! cost that it took is kept even if another rule refuses the request. A rule in shadow mode is
-//! also evaluated after a rule that refused the request or ended the evaluation.
+//! cost charged under it is not returned, even if another rule refuses the request. A rule in
+//! shadow mode is evaluated even after another rule has refused the request or ended the
+//! evaluation.
 //!
-//! An enforced rule with `stop` ends the evaluation of all requests that it matches, even if it
-//! admits them. Later enforced rules do not apply to these requests.
+//! An enforced rule with `stop` ends the evaluation of every request that it matches, even if it
+//! admits the request. Later enforced rules do not apply to these requests.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -32,12 +33,12 @@ use crate::rule::{Mode, OnError, OnOutage, Price, Reach, Rule};
 use crate::rule_set::RuleSet;
 use crate::rule_set::{ActiveRule, Grant};
 
-/// Outcome of one rule for a request.
+/// Outcome of a single rule for a request.
 #[derive(Clone, Debug)]
 pub struct RuleOutcome {
     /// Index of the rule in its rule set.
     pub rule: usize,
-    /// The rule as it was at the time of the evaluation.
+    /// The rule at the time of the evaluation.
     pub active: Arc<ActiveRule>,
     /// Key of the request; `None` if the request has no key.
     pub key: Option<String>,
@@ -47,23 +48,22 @@ pub struct RuleOutcome {
     pub answer: Answer,
     /// Price of the request, if the bucket was evaluated.
     pub price: Option<Price>,
-    /// Receipt for returning the cost. `None` if nothing was taken, or if the cost was already
+    /// Receipt for returning the cost. `None` if nothing was taken, or if the cost has already been
     /// returned.
     pub receipt: Option<Receipt>,
-    /// Effect on the key's lease, if all Envoys share the limits.
+    /// Effect on the key's lease, if the limits are shared by all Envoys.
     pub leased: Option<Leased>,
-    /// The limits that decided, if they differ from the rule's limits for the key: limits with
-    /// numbers from the request, or this Envoy's share of the limits.
+    /// The limits on which the decision was based, if they differ from the rule's limits for the
+    /// key: limits with numbers from the request, or this Envoy's share of the limits.
     own: Option<Box<Limits>>,
-    /// True if a number that comes with requests was missing, invalid or out of range, and was
+    /// True if a number that requests supply was missing, invalid or out of range, and was
     /// therefore replaced.
     pub odd_numbers: bool,
-    /// If the request has to wait, the maximum time for which it may be held.
+    /// If the request has to wait, the maximum time it may be held.
     pub patience: Nanos,
-    /// If the request was refused because it would have had to wait, the reason why it was not
-    /// held.
+    /// If the request was refused because it would have had to wait, the reason it was not held.
     pub not_held: Option<NotHeld>,
-    /// True if the rule admitted the request, but a later enforced rule refused it. In this case,
+    /// True if the rule admitted the request, but a later enforced rule refused it. In that case,
     /// the rule's answer has no effect.
     pub overruled: bool,
 }
@@ -143,7 +143,7 @@ impl RuleOutcome {
         self.price = Some(price);
     }
 
-    /// Returns true if the rule satisfies [`Outcome::is_plain`].
+    /// Returns true if the rule meets the conditions of [`Outcome::is_plain`].
     fn is_plain(&self) -> bool {
         match &self.answer {
             Answer::Decided(decision) => {
@@ -156,7 +156,7 @@ impl RuleOutcome {
         }
     }
 
-    /// Returns true if the rule is enforced, so that it can refuse requests.
+    /// Returns true if the rule is enforced and can therefore refuse requests.
     pub fn is_enforced(&self) -> bool {
         self.active.rule().mode == Mode::Enforce
     }
@@ -166,13 +166,14 @@ impl RuleOutcome {
         self.answer.refuses(self.active.rule().on_error)
     }
 
-    /// Returns true if the request has to wait for the lease of its key.
+    /// Returns true if the request has to wait for its key's lease.
     pub fn waits_for_lease(&self) -> bool {
         self.is_enforced() && self.leased.is_some_and(Leased::waits)
     }
 
-    /// Returns the limits that decided: the key's limits with the numbers from the request, or this
-    /// Envoy's share of the key's limits. Without a key, returns the rule's limits.
+    /// Returns the limits on which the decision was based: the key's limits with the numbers from
+    /// the request, or this Envoy's share of the key's limits. Without a key, returns the rule's
+    /// limits.
     pub fn limits(&self) -> &Limits {
         match &self.own {
             Some(own) => own,
@@ -184,14 +185,14 @@ impl RuleOutcome {
 /// Outcome of a rule set for a request.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Outcomes of all evaluated rules, in file order.
+    /// Outcomes of all the evaluated rules, in file order.
     pub rules: Vec<RuleOutcome>,
     /// Index in `rules` of the rule that refused the request.
     pub refused_by: Option<usize>,
     /// Index in the rule set of the rule whose `stop` ended the evaluation of enforced rules.
     pub stopped_by: Option<usize>,
-    /// True if the request waits for tokens for its key under the last rule. In this case nothing
-    /// was taken, and the request must be evaluated again when the tokens have arrived.
+    /// True if the request waits for tokens for its key under the last rule. In that case nothing
+    /// was taken, and the request must be evaluated again once the tokens have arrived.
     pub is_pending: bool,
 }
 
@@ -217,9 +218,9 @@ impl Outcome {
         }
     }
 
-    /// If an admitted request has to wait, returns the instant at which all enforced rules let it
-    /// pass. The instant is on the clock of the buckets, which another worker may have advanced
-    /// beyond this worker's `now`.
+    /// If an admitted request has to wait, returns the instant from which all enforced rules let it
+    /// pass. The instant is measured on the buckets' clock, which another worker may have advanced
+    /// past this worker's `now`.
     pub fn due(&self) -> Option<Nanos> {
         let held = self
             .enforced()
@@ -239,14 +240,14 @@ impl Outcome {
             })
     }
 
-    /// Returns true if each rule admits the request at once from a local bucket, and the cost does
-    /// not change when the request ends. The caller then only needs to count the request.
+    /// Returns true if every rule admits the request immediately from a local bucket, and the cost
+    /// does not change when the request ends. The caller then only needs to count the request.
     pub fn is_plain(&self) -> bool {
         self.rules.iter().all(RuleOutcome::is_plain)
     }
 
-    /// Returns the cost to the buckets of all rules, because the request is evaluated again when
-    /// the tokens for the last rule arrive.
+    /// Returns the cost to the buckets of all rules, because the request will be evaluated again
+    /// when the tokens for the last rule arrive.
     fn postpone(&mut self, release: &mut dyn FnMut(&Release<'_>), clock: Clock) {
         self.is_pending = true;
         for one in &mut self.rules {
@@ -259,7 +260,7 @@ impl Outcome {
         }
     }
 
-    /// Inserts the outcome of a rule in file order, and returns its index.
+    /// Inserts a rule's outcome in file order, and returns its index.
     fn add(&mut self, one: RuleOutcome) -> usize {
         let last = self.rules.last();
         if last.is_none_or(|last| last.rule < one.rule) {
@@ -275,8 +276,8 @@ impl Outcome {
         place
     }
 
-    /// Returns the cost to the buckets of earlier enforced rules, because the last rule refused the
-    /// request.
+    /// Returns the cost to the buckets of the earlier enforced rules, because the last rule refused
+    /// the request.
     fn overrule(&mut self, release: &mut dyn FnMut(&Release<'_>), clock: Clock) {
         let Some((_, before)) = self.rules.split_last_mut() else {
             return;
@@ -297,8 +298,8 @@ impl Outcome {
         }
     }
 
-    /// Returns the time for which the request is held: the longest wait of all enforced rules, or
-    /// zero if the request is refused.
+    /// Returns how long the request is held: the longest wait of any enforced rule, or zero if the
+    /// request is refused.
     pub fn wait(&self) -> Nanos {
         if self.is_refused() {
             return Nanos::ZERO;
@@ -308,7 +309,7 @@ impl Outcome {
     }
 }
 
-/// Evaluates `rules` for `request`. If all rules admit the request, its cost is taken from each
+/// Evaluates `rules` for `request`. If all rules admit the request, its cost is taken from every
 /// bucket.
 pub fn evaluate(
     rules: &RuleSet,
@@ -319,8 +320,8 @@ pub fn evaluate(
     stats: &mut StoreStats,
 ) -> Outcome {
     let outcome = Outcome {
-        // Most requests match one rule, but the first push to an empty `Vec` would allocate space
-        // for four.
+        // Most requests match a single rule, but the first push to an empty `Vec` would allocate
+        // space for four.
         rules: Vec::with_capacity(1),
         refused_by: None,
         stopped_by: None,
@@ -328,9 +329,9 @@ pub fn evaluate(
     };
     let candidates = rules.candidates(request);
     let next = |from: usize| candidates.as_ref().map_or(from, |those| those.next(from));
-    // A request that waits for a lease is evaluated again, but the count of a refusal in shadow
-    // mode cannot be undone. Rules in shadow mode are therefore evaluated last, once no other rule
-    // makes the request wait. The order of rules in shadow mode does not matter, because their
+    // A request that waits for a lease is evaluated again, but a refusal in shadow mode, once
+    // counted, cannot be undone. Rules in shadow mode are therefore evaluated last, once no other
+    // rule makes the request wait. The order of rules in shadow mode does not matter, because their
     // outcomes do not depend on other rules.
     let puts_off = request.fleet().is_some();
     let mut run = Run {
@@ -364,9 +365,9 @@ pub fn evaluate(
     run.outcome
 }
 
-/// Decides on the request and takes its cost. If the request would have to wait, first checks
-/// whether and for how long it may wait. If the request may not wait long enough, sets `not_held`
-/// to the reason.
+/// Decides on the request and charges its cost. If the request would have to wait, first checks
+/// whether it may wait, and for how long. If it may not wait long enough, sets `not_held` to the
+/// reason.
 fn take_patiently(
     mut attempt: Attempt<'_>,
     store: &mut dyn SharedData,
@@ -382,7 +383,7 @@ fn take_patiently(
         attempt.read(store)?;
         let wait = attempt.wait();
         if attempt.waits_for_lease() {
-            // A wait for a lease never exceeds the timeout of a call to the relay, so the request's
+            // A wait for a lease never exceeds the timeout of a relay call, so the request's
             // deadline is not checked.
             if !*may_wait.get_or_insert_with(|| request.may_wait()) {
                 *not_held = Some(NotHeld::Full);
@@ -399,7 +400,7 @@ fn take_patiently(
             }
         }
         if let Some(outcome) = attempt.write(store, stats) {
-            // Another worker may have returned units since the first attempt.
+            // Another worker may have returned units in the meantime.
             let took = |charge: &Charge| charge.receipt.is_some();
             if outcome.as_ref().map_or(true, took) {
                 *not_held = None;
@@ -409,7 +410,8 @@ fn take_patiently(
     }
 }
 
-/// Returns the answer for a key without limits, which an operator may still have banned.
+/// Returns the answer for a key without limits, which may nevertheless have been banned by an
+/// operator.
 fn unlimited(table: &Table, store: &mut dyn SharedData, id: BucketId, now: Nanos) -> Answer {
     match table.ban_of(store, id, now) {
         Err(gave_up) => Answer::GaveUp(gave_up),
@@ -417,7 +419,7 @@ fn unlimited(table: &Table, store: &mut dyn SharedData, id: BucketId, now: Nanos
     }
 }
 
-/// Returns the fixed cost of the request, if it has one, and its price under the rule otherwise.
+/// Returns the request's fixed cost if it has one, and its price under the rule otherwise.
 pub(crate) fn price(rule: &Rule, request: &mut dyn Request) -> Price {
     let is_invalid = false;
     match request.cost() {
@@ -426,7 +428,7 @@ pub(crate) fn price(rule: &Rule, request: &mut dyn Request) -> Price {
     }
 }
 
-/// Answer of one rule.
+/// A rule's answer.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// The bucket decided on the request. In shadow mode, a refusal is only counted.
@@ -439,11 +441,12 @@ pub enum Answer {
     Skipped,
     /// The request is refused because it has no key.
     KeyMissing,
-    /// The request is refused because a value is longer than the rule's match can test.
+    /// The request is refused because a value is too long for the rule's match to test.
     ValueTooLong,
     /// The request is refused because it has several values for a part of its key.
     KeyAmbiguous,
-    /// The fleet's engine is unreachable, and requests are refused until it is reachable again.
+    /// The fleet's engine is unreachable, and requests are refused until it becomes reachable
+    /// again.
     Outage,
     /// The store failed, so the rule's `on_error` applies.
     GaveUp(GaveUp),
@@ -500,7 +503,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Evaluates a rule that may match, unless an earlier enforced rule refused the request or
+    /// Evaluates a rule that may match, unless an earlier enforced rule has refused the request or
     /// ended the evaluation.
     fn evaluate(&mut self, index: usize, active: &Arc<ActiveRule>) {
         let rule = active.rule();
@@ -534,8 +537,8 @@ impl Run<'_> {
         }
     }
 
-    /// Decides on the request with this key, and updates the outcome at index `place`. The outcome
-    /// is updated in place, because it is large and expensive to move.
+    /// Decides on a request with this key, and updates the outcome at index `place`. The outcome is
+    /// updated in place, because it is large and expensive to move.
     fn decide(&mut self, place: usize, reach: Reach, key: Key) {
         let Some(one) = self.outcome.rules.get_mut(place) else {
             return;
@@ -555,7 +558,7 @@ impl Run<'_> {
             return;
         }
         let mut release = |release: &Release<'_>| {
-            // The table counts the returns that are lost.
+            // The table itself counts lost returns.
             let _lost = self.table.release(self.store, release, self.stats);
         };
         if waits {

@@ -1,7 +1,7 @@
-//! Explains, rule by rule, how a rule set would decide on a request, without taking its cost.
+//! Explains, rule by rule, how a rule set would decide on a request, without charging its cost.
 //!
-//! The verdict comes from [`evaluate`] itself, which runs on an [`Overlay`] of the store. Further
-//! details, such as the failing part of a match or the state of the bucket, are read afterwards.
+//! The verdict is computed by [`evaluate`] itself, running on an [`Overlay`] of the store. Further
+//! details, such as the failing part of a match or the bucket's state, are read afterwards.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -26,27 +26,27 @@ use crate::rule_set::{ActiveRule, Grant, Sourced};
 /// Hypothetical outcome of a rule set for a request, with reasons.
 #[derive(Clone, Debug)]
 pub struct Explanation {
-    /// Outcome of [`evaluate`]. The receipts in the outcome are invalid, because no cost was taken
-    /// from the store.
+    /// Outcome of [`evaluate`]. The receipts in the outcome are invalid, because no cost was
+    /// actually charged.
     pub outcome: Outcome,
-    /// Explanations of all rules, in the order of the rule set.
+    /// Explanations for all rules, in rule set order.
     pub rules: Vec<RuleExplained>,
 }
 
-/// Explanation of one rule for a request.
+/// Explanation of a single rule's outcome for a request.
 #[derive(Clone, Debug)]
 pub struct RuleExplained {
-    /// Part of the match that keeps the rule from applying; `None` if it applies.
+    /// Part of the match that prevents the rule from applying; `None` if the rule applies.
     pub failing: Option<Failing>,
     /// If the rule applies, the part of the match whose value is too long to be tested.
     pub too_long: Option<Failing>,
     /// Reason why the rule was evaluated or skipped.
     pub standing: Standing,
-    /// First key part that is missing in the request.
+    /// First key part that is missing from the request.
     pub missing: Option<Missing>,
-    /// First key part that occurs several times in the request.
+    /// First key part that occurs more than once in the request.
     pub repeated: Option<Repeated>,
-    /// Key of a matching request, if it has one.
+    /// Key of a request that matches, if it has one.
     pub key: Option<String>,
     /// Price of the request, if it has a key.
     pub price: Option<Price>,
@@ -54,14 +54,14 @@ pub struct RuleExplained {
     pub numbers: Vec<FoundNumbers>,
     /// The rule's effect on this key.
     pub allowance: Allowance,
-    /// Bucket of this key. `None` if the bucket cannot be read, or if no limits apply to the key.
+    /// The key's bucket. `None` if the bucket cannot be read, or if no limits apply to the key.
     pub bucket: Option<BucketExplained>,
 }
 
 /// The effect of a rule on a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Allowance {
-    /// Requests are admitted within the limits.
+    /// Requests within the limits are admitted.
     #[default]
     Limits,
     /// Every request is admitted.
@@ -81,34 +81,34 @@ pub enum Standing {
     NotFor,
     /// The rule matches, but its `when` does not apply, because the upstream is not failing.
     NotNow,
-    /// The rule is enforced, but the earlier rule with this index stops the evaluation.
+    /// The rule is enforced, but the earlier rule with this index ended the evaluation.
     BehindStop(usize),
     /// The rule is skipped, because the earlier rule with this index refused the request.
     BehindRefusal(usize),
 }
 
-/// State of a bucket before a request, and the bucket's answer to the request.
+/// State of a bucket before a request, and its answer to the request.
 #[derive(Clone, Debug)]
 pub struct BucketExplained {
     /// The limits in the bucket's order.
     pub limits: Vec<LimitExplained>,
-    /// Index of the limit that refuses or is closest to refusing.
+    /// Index of the limit that refuses the request or is closest to refusing it.
     pub reported: usize,
-    /// The limits that decide: the key's limits, or this Envoy's share of them.
+    /// The limits in effect: the key's limits, or this Envoy's share of them.
     pub of: Limits,
-    /// Fallback that decides instead of the lease during an outage. `None` if a lease decides, or
-    /// if the rule has no lease.
+    /// Fallback that replaces the lease during an outage. `None` if the lease is used, or if the
+    /// rule has no lease.
     pub outage: Option<Outage>,
 }
 
-/// State of a limit before a request, and the limit's answer to the request.
+/// State of a limit before a request, and its answer to the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitExplained {
-    /// Capacity that is currently used, in cost units, rounded up.
+    /// Capacity currently in use, in cost units, rounded up.
     pub used: u64,
     /// Current state.
     pub now: Decision,
-    /// Answer to the request. For a skipped rule, the answer that the limit would give.
+    /// Answer to the request. For a skipped rule, the answer that the limit would have given.
     pub answer: Decision,
 }
 
@@ -195,7 +195,8 @@ impl Explainer<'_, '_> {
                         Level::under(Cow::Owned(*limits), active, (&key, slot), self.clock, fleet)
                     }
                 };
-                // A request that reserves nothing is admitted only if a unit is available.
+                // A request that reserves nothing is nevertheless admitted only if a unit is
+                // available.
                 let needed = if active.charges_at_end() {
                     price.cost.max(1)
                 } else {
@@ -231,8 +232,8 @@ impl Explainer<'_, '_> {
         }
     }
 
-    /// Returns the rule's effect in the evaluation. For a skipped rule, returns the effect that the
-    /// rule would have.
+    /// Returns the rule's effect during the evaluation. For a skipped rule, returns the effect that
+    /// it would have had.
     fn allowance(
         &self,
         active: &ActiveRule,
@@ -258,8 +259,8 @@ impl Explainer<'_, '_> {
         }
     }
 
-    /// Returns the bucket with its answer in the evaluation. If the rule was skipped, returns the
-    /// bucket with the answer that it would have given.
+    /// Returns the bucket with the answer that it gave during the evaluation. If the rule was
+    /// skipped, returns the bucket with the answer that it would have given.
     fn bucket(&mut self, level: &Level<'_>, cost: u64, standing: Standing) -> BucketExplained {
         let Clock { now, wall } = self.clock;
         let bucket_request = BucketRequest {

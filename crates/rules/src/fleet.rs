@@ -1,4 +1,4 @@
-//! Determines, for rules that many Envoys share, the terms of a key's lease and how a request uses
+//! Determines, for rules shared by many Envoys, the terms of a key's lease and how a request uses
 //! the lease.
 
 use loudou_limiter::Limits;
@@ -7,18 +7,18 @@ use loudou_store::{ByLease, Outage};
 
 use crate::rule::{Mode, OnOutage, Rule, Scope};
 
-/// State of the fleet for one request.
+/// State of the fleet, as it applies to one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FleetView {
-    /// Settings of leases.
+    /// Lease settings.
     pub lease: LeaseSettings,
-    /// Treatment of requests during an outage of the engine.
+    /// How to treat requests during an engine outage.
     pub on_outage: OnOutage,
     /// Phase of the request's wait for a lease.
     pub phase: Phase,
     /// True if the engine is unreachable.
     pub is_down: bool,
-    /// Known number of Envoys, at least 1.
+    /// Number of known Envoys; at least 1.
     pub envoys: u32,
 }
 
@@ -27,27 +27,28 @@ impl FleetView {
     pub(crate) const fn by<'a>(&self, mode: Mode, terms: &'a Terms) -> ByLease<'a> {
         ByLease {
             terms,
-            // The phase applies to the rules that made the request wait. A rule in shadow mode is
-            // evaluated only once, after the wait, so it treats the request as new.
+            // The phase applies only to the rules that made the request wait. A rule in shadow mode
+            // is evaluated only once, after the wait, so for this rule the request is new.
             phase: match mode {
                 Mode::Enforce => self.phase,
                 Mode::Shadow | Mode::Off => Phase::First,
             },
-            // In shadow mode, the credit of a key is the smallest capacity of its limits. The engine would most likely
-            // refuse a request beyond this credit.
+            // In shadow mode, a key's credit is the smallest capacity among its limits. The engine would most likely
+            // refuse requests beyond this credit.
             holds: matches!(mode, Mode::Enforce),
             is_down: self.is_down,
             outage: self.otherwise(),
         }
     }
 
-    /// Returns the treatment of requests while the engine is unreachable. `None` while the engine
-    /// is reachable.
+    /// Returns how to treat requests while the engine is unreachable. Returns `None` while it is
+    /// reachable.
     pub fn outage(&self) -> Option<Outage> {
         self.is_down.then(|| self.otherwise())
     }
 
-    /// Returns this Envoy's share of `limits`, if this share decides during an outage.
+    /// Returns this Envoy's share of `limits`, if requests are decided by this share during an
+    /// outage.
     pub(crate) fn part(&self, limits: &Limits) -> Option<Limits> {
         match self.otherwise() {
             Outage::Local(envoys) => limits.divided(envoys),
@@ -65,11 +66,11 @@ impl FleetView {
 }
 
 impl FleetView {
-    /// Returns the lease terms of a key with these limits, or `None` if the fleet does not share
-    /// the buckets of the rule.
+    /// Returns the lease terms of a key with these limits, or `None` if the rule's buckets are not
+    /// shared by the fleet.
     ///
-    /// A rule in shadow mode never makes a request wait. Instead, the rule admits requests on
-    /// credit, and settles the debt afterwards.
+    /// A rule in shadow mode never makes a request wait. Instead, it admits requests on credit and
+    /// settles the debt afterwards.
     pub fn terms(&self, rule: &Rule, limits: &Limits) -> Option<Terms> {
         if rule.scope != Scope::Fleet {
             return None;

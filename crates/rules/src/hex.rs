@@ -3,7 +3,7 @@
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
-/// Returns the byte that the first two hexadecimal digits of `text` encode, and the rest of the
+/// Returns the byte encoded by the first two hexadecimal digits of `text`, and the rest of the
 /// text.
 pub(crate) fn byte(text: &[u8]) -> Option<(u8, &[u8])> {
     let [high, low, rest @ ..] = text else {
@@ -17,8 +17,8 @@ fn digit(hex: u8) -> Option<u8> {
     u8::try_from(digit).ok()
 }
 
-/// Replaces each `mark` followed by two digits with the byte that they encode. Maps all other bytes
-/// with `plain`. A `mark` that is not followed by two digits is not an escape.
+/// Replaces each `mark` followed by two digits with the byte that the digits encode. Passes all
+/// other bytes through `plain`. A `mark` that is not followed by two digits is not an escape.
 pub fn unescaped<'a>(text: &'a [u8], mark: &[u8], plain: impl Fn(u8) -> u8) -> Cow<'a, [u8]> {
     let is_plain = |b: &u8| Some(b) != mark.first() && plain(*b) == *b;
     if text.iter().all(is_plain) {

@@ -1,18 +1,19 @@
-//! Formats durations for people. Events, the terminal UI and the command line use this format.
+//! Formats durations for human readers. This format is used in events, the terminal UI and the
+//! command line.
 
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
 
 /// Formats nanoseconds with at most two digits and a unit, or with two units: `850ms`, `1.2s`,
-/// `3m`, `2h5m`, `3d`. Rounds up, so that a wait is never shown shorter than it is.
+/// `3m`, `2h5m`, `3d`. Rounds up, so that a wait is never shown as shorter than it is.
 pub fn humanise(ns: u64) -> String {
     const US: u64 = 1_000;
     const MS: u64 = 1_000_000;
     const S: u64 = 1_000_000_000;
     const M: u64 = 60 * S;
     const H: u64 = 60 * M;
-    // Each upper bound is the largest duration that does not round up into the next format.
+    // Each upper bound is the longest duration that does not round up into the next format.
     match ns {
         0 => "0s".to_owned(),
         1..US => format!("{ns}ns"),
@@ -32,8 +33,8 @@ pub fn humanise(ns: u64) -> String {
     }
 }
 
-/// Formats `total` small units as large units and remaining small units. From `most` large units
-/// on, rounds up to whole large units.
+/// Formats `total` small units as large units plus the remaining small units. From `most` large
+/// units upwards, rounds up to whole large units.
 fn two(total: u64, per: u64, large: &str, small: &str, most: u64) -> String {
     let whole = total.checked_div(per).unwrap_or(0);
     let rest = total.checked_rem(per).unwrap_or(0);

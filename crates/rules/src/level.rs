@@ -1,5 +1,5 @@
-//! Computes the current level of a bucket for display, from the bucket itself or, if many Envoys
-//! share its limits, from the lease.
+//! Computes a bucket's current level for display, either from the bucket itself or, if its limits
+//! are shared by many Envoys, from the lease.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -13,19 +13,19 @@ use crate::fleet::FleetView;
 use crate::rule::Scope;
 use crate::rule_set::ActiveRule;
 
-/// A bucket, with the limits or the lease that decides on its requests.
+/// A bucket, with the limits or the lease by which its requests are decided.
 #[derive(Clone, Debug)]
 pub struct Level<'a> {
     limits: Cow<'a, Limits>,
     bucket: Bucket,
-    /// The lease, if the engine has ever answered a request for it.
+    /// The lease, if the engine has ever responded to a request for it.
     lease: Option<(Lease, Terms)>,
     outage: Option<Outage>,
 }
 
 impl<'a> Level<'a> {
-    /// Returns the level of the bucket of `key` under `rule`. Without a `slot`, the bucket is new.
-    /// Without a `fleet`, the local bucket decides with the full limits of the rule.
+    /// Returns the level of the bucket for `key` under `rule`. Without a `slot`, the bucket is new.
+    /// Without a `fleet`, the local bucket decides, using the rule's full limits.
     pub fn of(
         rule: &'a ActiveRule,
         key: &str,
@@ -37,8 +37,8 @@ impl<'a> Level<'a> {
         Self::under(limits, rule, (key, slot), clock, fleet)
     }
 
-    /// Like [`Level::of`], but with the limits of a request, which may carry other numbers than the
-    /// bucket stores.
+    /// Like [`Level::of`], but with the limits of a request, whose numbers may differ from the
+    /// numbers stored in the bucket.
     pub(crate) fn under(
         limits: Cow<'a, Limits>,
         rule: &'a ActiveRule,
@@ -79,31 +79,31 @@ impl<'a> Level<'a> {
         }
     }
 
-    /// Returns the limits that decide: the key's limits, or this Envoy's share of them.
+    /// Returns the limits in effect: the key's limits, or this Envoy's share of them.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Returns the lease, if the engine has ever answered a request for it. The lease does not
-    /// decide during an [`outage`](Self::outage).
+    /// Returns the lease, if the engine has ever responded to a request for it. The lease is not
+    /// used during an [`outage`](Self::outage).
     pub fn lease(&self) -> Option<&Lease> {
         self.lease.as_ref().map(|(lease, _)| lease)
     }
 
-    /// Returns the fallback that decides instead of the lease during an outage. `None` if the lease
-    /// decides, or if the rule has no lease.
+    /// Returns the fallback used instead of the lease during an outage. Returns `None` if the lease
+    /// is used, or if the rule has no lease.
     pub const fn outage(&self) -> Option<Outage> {
         self.outage
     }
 
-    /// Returns the lease, unless this Envoy's share of the limits decides instead.
+    /// Returns the lease, unless this Envoy's share of the limits is used instead.
     fn reported(&self) -> Option<&(Lease, Terms)> {
         let is_local = matches!(self.outage, Some(Outage::Local(_)));
         self.lease.as_ref().filter(|_| !is_local)
     }
 
-    /// Returns the decision on a hypothetical request. During an outage in which all requests are
-    /// admitted or refused, the decision contains the last known numbers.
+    /// Returns the decision for a hypothetical request. During an outage in which all requests are
+    /// admitted or all are refused, it contains the last known numbers.
     pub fn answer(&self, request: &BucketRequest) -> BucketDecision {
         let is_open = matches!(self.outage, Some(Outage::Admit | Outage::Refuse));
         let answer = if let Some((lease, terms)) = self.reported() {
@@ -124,7 +124,7 @@ impl<'a> Level<'a> {
         answer
     }
 
-    /// Returns the units taken from each limit, according to an [`answer`](Self::answer) at `now`.
+    /// Returns the units taken from each limit, based on an [`answer`](Self::answer) at `now`.
     pub fn used(&self, answer: &BucketDecision, now: Nanos) -> Vec<u64> {
         if self.reported().is_none() {
             return self.limits.used(&self.bucket, now);

@@ -1,8 +1,8 @@
 //! Loudou's rules: reads rule files, matches requests, computes keys, and evaluates rule sets.
 //!
 //! Requests implement the [`request::Request`] trait, and shared memory implements
-//! [`loudou_store::SharedData`]. The same code therefore makes the decisions in Envoy, in a replay
-//! and in an editor's preview. The code never panics, because lints deny operations that can panic,
+//! [`loudou_store::SharedData`]. Decisions in Envoy, in a replay and in an editor's preview are
+//! therefore made by the same code. The code never panics: lints deny operations that can panic,
 //! and arithmetic is checked or saturating.
 //!
 //! Read the modules in this order:

@@ -1,15 +1,16 @@
 //! Reads values from Envoy's dynamic metadata, encoded as protobuf.
 //!
 //! If a filter reads a single value, Envoy returns the raw bytes of the value without its type.
-//! Eight bytes can be a number or a string of eight letters. One byte can be a boolean or a string.
-//! A list or an object is serialized as a block with lengths, which a string can imitate. A user
-//! could therefore choose a string, for example as a user name, that would be read as a number. The
-//! protobuf message of the whole metadata contains the types, so this module reads that message
-//! instead.
+//! Eight bytes could be a number or a string of eight letters. One byte could be a boolean or a
+//! string. A list or an object is serialized as a length-prefixed block, which a string can
+//! imitate. A user could therefore choose a string, for example a user name, that would be read as
+//! a number. The protobuf message for the whole metadata includes the types, so this module reads
+//! that message instead.
 //!
 //! The messages are `envoy.config.core.v3.Metadata` and `google.protobuf.Struct`, `Value` and
-//! `ListValue`. Unknown fields are skipped. A malformed message is read up to the error. The parser
-//! allocates nothing for skipped values, and its time is linear in the size of the metadata.
+//! `ListValue`. Unknown fields are skipped. A malformed message is read up to the first error. The
+//! parser allocates nothing for skipped values, and runs in time linear in the size of the
+//! metadata.
 
 use alloc::string::{String, ToString};
 
@@ -17,7 +18,7 @@ use serde_json::Number;
 
 /// Field number of the namespaces in `Metadata`.
 const FILTER_METADATA: u64 = 1;
-/// Field numbers of a map entry.
+/// Field numbers of map entries.
 const ENTRY_KEY: u64 = 1;
 const ENTRY_VALUE: u64 = 2;
 /// Field number of the entries in `Struct`, and of the elements in `ListValue`.
@@ -29,11 +30,13 @@ const BOOLEAN: u64 = 4;
 const OBJECT: u64 = 5;
 const LIST: u64 = 6;
 
-/// Calls `see` with the text of each value at `path`, which is a namespace and the keys below it.
+/// Calls `see` with the text of each value at `path`, which consists of a namespace and the keys
+/// below it.
 ///
-/// Strings are passed unchanged. Numbers and booleans are written as in JSON: `42`, `0.5`, `true`.
-/// For a list, `see` is called with each element in order, except for nested objects and lists. An
-/// object or an empty list counts as present and yields one empty string. A null counts as absent.
+/// Strings are passed on unchanged. Numbers and booleans are written as in JSON: `42`, `0.5`,
+/// `true`. For a list, `see` is called with each element, in order, except nested objects and
+/// lists. An object or an empty list counts as present and yields one empty string. A null counts
+/// as absent.
 pub fn each_text(metadata: &[u8], path: &[String], see: &mut dyn FnMut(&[u8])) {
     let Some((namespace, keys)) = path.split_first() else {
         return;
@@ -86,8 +89,8 @@ fn text(number: u64, wire: Wire<'_>, see: &mut dyn FnMut(&[u8])) -> bool {
     true
 }
 
-/// Formats a number as in JSON: whole numbers below 10²¹ have neither a fraction nor an exponent. `None` if the number
-/// is not finite, because JSON cannot represent it.
+/// Formats a number as in JSON: whole numbers below 10²¹ are written without a fraction or an exponent. Returns `None`
+/// if the number is not finite, because JSON cannot represent it.
 pub fn number_text(number: f64) -> Option<String> {
     let text = Number::from_f64(number)?.to_string();
     let (sign, digits) = match text.strip_prefix('-') {
@@ -101,7 +104,7 @@ pub fn number_text(number: f64) -> Option<String> {
         return Some([sign, digits].concat());
     }
     // Written out, `1.5e16` has 17 digits before the decimal point. JSON writers use an exponent
-    // only for numbers of at least 10²¹.
+    // only for numbers of 10²¹ and above.
     let Some((mantissa, exponent)) = digits.split_once('e') else {
         return Some(text);
     };
@@ -116,8 +119,8 @@ pub fn number_text(number: f64) -> Option<String> {
     }
 }
 
-/// Returns the value of the entry `key` in the map in field number `map` of a message. If the key
-/// is repeated, the last entry wins, as in all protobuf parsers.
+/// Returns the value of the entry `key` in a message's map field with the number `map`. If the key
+/// is repeated, the last entry wins, as in any protobuf parser.
 fn entry<'a>(message: &'a [u8], map: u64, key: &str) -> Option<&'a [u8]> {
     let mut found = None;
     for (number, wire) in Fields(message) {
@@ -139,13 +142,13 @@ fn entry<'a>(message: &'a [u8], map: u64, key: &str) -> Option<&'a [u8]> {
     found
 }
 
-/// Returns the number and the content of the field that is set in a `Value`. If several fields are set, the last field
-/// wins. Returns `None` if no field is set, which means null.
+/// Returns the number and content of the field that is set in a `Value`. If several fields are set, the last one wins.
+/// Returns `None` if no field is set, which means null.
 fn kind(value: &[u8]) -> Option<(u64, Wire<'_>)> {
     Fields(value).last()
 }
 
-/// Content of a field.
+/// A field's content.
 #[derive(Clone, Copy)]
 pub(crate) enum Wire<'a> {
     /// A varint.

@@ -1,8 +1,8 @@
-//! Reads the numbers of limits that come with a request from the request's metadata.
+//! Reads limits' per-request numbers from a request's metadata.
 //!
-//! Only earlier filters write the metadata, but they may copy values that the client sent, so a
-//! number cannot be trusted. If the value is missing, or is not a single whole number, the default
-//! is used. A number above the maximum counts as the maximum, and 0 counts as 1.
+//! Only earlier filters write the metadata, but they may copy values sent by the client, so the
+//! numbers cannot be trusted. If a value is missing or is not a single whole number, the default is
+//! used. A number above the maximum is treated as the maximum, and 0 is treated as 1.
 
 use alloc::vec::Vec;
 
@@ -14,7 +14,7 @@ use crate::rule::whole;
 /// Result of looking up a number in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FoundNumber {
-    /// A valid number, which is used unchanged.
+    /// The number is valid and used unchanged.
     Valid(u32),
     /// The request has no value at the path, so the default is used.
     Missing,
@@ -28,7 +28,7 @@ pub enum FoundNumber {
 }
 
 impl FoundNumber {
-    /// Looks up the number of a source in a request.
+    /// Looks up a source's number in a request.
     fn of(source: &Source, request: &mut dyn Request) -> Self {
         let (mut count, mut found) = (0_u32, None);
         request.each_metadata(&source.metadata, &mut |value| {
@@ -47,7 +47,7 @@ impl FoundNumber {
         }
     }
 
-    /// Returns the number that a bucket stores; 0 for the default.
+    /// Returns the number that a bucket stores, with 0 for the default.
     const fn stored(self) -> u32 {
         match self {
             Self::Valid(number) | Self::TooLarge(number) => number,
@@ -62,7 +62,7 @@ impl FoundNumber {
     }
 }
 
-/// Returns true for a number of at least 10²¹, which JSON writes with an exponent: `1.5e21`.
+/// Returns true for a number of 10²¹ or above, which JSON writes with an exponent: `1.5e21`.
 pub(crate) fn is_huge(value: &[u8]) -> bool {
     let mut parts = value.split(|byte| matches!(byte, b'e' | b'E'));
     let (Some(mantissa), Some(exponent), None) = (parts.next(), parts.next(), parts.next()) else {
@@ -79,15 +79,14 @@ pub(crate) fn is_huge(value: &[u8]) -> bool {
     is_number && exponent.is_some_and(|exponent| exponent >= 21)
 }
 
-/// Numbers that a request carries for one limit. A number is `None` if it does not come with
-/// requests.
+/// Numbers that a request carries for one limit. A number is `None` if requests do not supply it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FoundNumbers {
     /// Index of the limit.
     pub limit: usize,
     /// The capacity.
     pub capacity: Option<FoundNumber>,
-    /// The amount of the rate.
+    /// The rate's amount.
     pub amount: Option<FoundNumber>,
 }
 
@@ -98,7 +97,7 @@ impl FoundNumbers {
         numbers.any(FoundNumber::is_odd)
     }
 
-    /// Returns the numbers in the form in which buckets store them.
+    /// Returns the numbers in the format that buckets store.
     fn brought(&self) -> RequestNumbers {
         let stored = |found: Option<FoundNumber>| found.map_or(0, FoundNumber::stored);
         let (capacity, amount) = (stored(self.capacity), stored(self.amount));
@@ -106,7 +105,7 @@ impl FoundNumbers {
     }
 }
 
-/// Looks up the numbers of all limits in a request.
+/// Looks up the numbers for all limits in a request.
 pub fn find(limits: &Limits, request: &mut dyn Request) -> Vec<FoundNumbers> {
     let mut found = Vec::new();
     for (index, limit) in limits.iter().enumerate() {
@@ -120,7 +119,7 @@ pub fn find(limits: &Limits, request: &mut dyn Request) -> Vec<FoundNumbers> {
             capacity: find(sources.capacity.as_ref()),
             amount: find(sources.amount.as_ref()),
         };
-        // If the numbers do not form a valid limit together, the default numbers are used.
+        // If the numbers together do not form a valid limit, the default numbers are used.
         if !limit.accepts(numbers.brought()) {
             let invalid = |found: Option<FoundNumber>| found.map(|_| FoundNumber::Invalid);
             numbers.capacity = invalid(numbers.capacity);
@@ -131,7 +130,7 @@ pub fn find(limits: &Limits, request: &mut dyn Request) -> Vec<FoundNumbers> {
     found
 }
 
-/// Returns the numbers in the form in which buckets store them.
+/// Returns the numbers in the format that buckets store.
 pub(crate) fn stored(found: &[FoundNumbers]) -> Numbers {
     found
         .iter()

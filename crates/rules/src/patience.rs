@@ -1,9 +1,10 @@
-//! Computes the time for which a request can be held. The request must pass before its client stops
+//! Computes how long a request can be held. The request must be let through before its client stops
 //! waiting for a response.
 //!
-//! The deadline comes from the header `grpc-timeout` or from `x-envoy-expected-rq-timeout-ms`,
-//! which an Envoy in front sets. The shorter timeout applies. A client may send both headers
-//! itself, but they can only shorten a wait. Malformed values are ignored.
+//! The deadline comes from the header `grpc-timeout`, or from `x-envoy-expected-rq-timeout-ms`,
+//! which is set by an Envoy in front of this one. If both are present, the shorter timeout applies.
+//! A client may send these headers itself, but they can only shorten a wait. Malformed values are
+//! ignored.
 
 use loudou_limiter::Nanos;
 
@@ -17,10 +18,10 @@ const MS_DIGITS: usize = 18;
 const GRPC_TIMEOUT: &str = "grpc-timeout";
 const EXPECTED_MS: &str = "x-envoy-expected-rq-timeout-ms";
 
-/// Reason for refusing a request that would have had to wait.
+/// Reason why a request that would have had to wait was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotHeld {
-    /// The request's deadline is before the end of the wait.
+    /// The wait would end after the request's deadline.
     Deadline,
     /// The worker already holds the maximum number of requests.
     Full,
@@ -36,8 +37,8 @@ impl NotHeld {
     }
 }
 
-/// Returns the maximum time for which a request can be held, and the reason for refusing it if it
-/// has to wait longer.
+/// Returns the maximum time a request can be held, and the reason for refusing it if it would have
+/// to wait longer.
 pub(crate) fn patience(request: &mut dyn Request) -> (Nanos, NotHeld) {
     if !request.may_wait() {
         return (Nanos::ZERO, NotHeld::Full);
@@ -46,12 +47,12 @@ pub(crate) fn patience(request: &mut dyn Request) -> (Nanos, NotHeld) {
     let expected = request.header(EXPECTED_MS).and_then(|text| expected(&text));
     let deadline = grpc.into_iter().chain(expected).min();
     let deadline = deadline.map(|deadline| deadline.since(request.waited()));
-    // A wait must end before the deadline, not exactly at the deadline.
+    // A wait must end before the deadline, not exactly at it.
     let patience = deadline.map_or(Nanos::MAX, |deadline| deadline.since(Nanos::new(1)));
     (patience, NotHeld::Deadline)
 }
 
-/// Parses a `TimeoutValue` and `TimeoutUnit` of gRPC over HTTP/2: `100m` is 100 milliseconds.
+/// Parses a `TimeoutValue` and `TimeoutUnit` as in gRPC over HTTP/2: `100m` is 100 milliseconds.
 fn grpc(text: &[u8]) -> Option<Nanos> {
     let (unit, digits) = text.split_last()?;
     let unit: u64 = match unit {
@@ -66,7 +67,7 @@ fn grpc(text: &[u8]) -> Option<Nanos> {
     number(digits, GRPC_DIGITS).map(|count| Nanos::new(count.saturating_mul(unit)))
 }
 
-/// Parses whole milliseconds. Envoy sends 0 if there is no timeout.
+/// Parses a whole number of milliseconds. Envoy sends 0 if there is no timeout.
 fn expected(text: &[u8]) -> Option<Nanos> {
     number(text, MS_DIGITS)
         .filter(|ms| *ms > 0)

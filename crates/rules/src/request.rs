@@ -1,5 +1,5 @@
-//! Defines the values of a request that rules read. In the filter, Envoy provides the values. A
-//! [`Sample`] holds the values of a log line in a replay, or of a request to explain.
+//! Defines the request values that rules read. In the filter, Envoy provides the values. A
+//! [`Sample`] holds the values of a log line being replayed, or of a request to explain.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -10,14 +10,14 @@ use crate::fleet::FleetView;
 use crate::joined::joined;
 use loudou_limiter::Nanos;
 
-/// A request. The values are as the client or the network sent them: they may contain any bytes,
-/// and have any length that Envoy allows.
+/// A request. The values are exactly as sent by the client or the network: they may contain
+/// arbitrary bytes and have any length that Envoy allows.
 pub trait Request {
     /// The method.
     fn method(&mut self) -> Option<Cow<'_, [u8]>>;
-    /// The path, with its query if it has one.
+    /// The path, including its query if it has one.
     fn path(&mut self) -> Option<Cow<'_, [u8]>>;
-    /// Returns the line of the header `name` (in lower case) that [`first_filled`] selects.
+    /// Returns the line of the header `name` (in lower case) that is selected by [`first_filled`].
     fn header(&mut self, name: &str) -> Option<Cow<'_, [u8]>>;
     /// Calls `see` for each line of the header `name`, in request order.
     fn each_line(&mut self, name: &str, see: &mut dyn FnMut(&[u8])) {
@@ -29,25 +29,25 @@ pub trait Request {
     fn source(&mut self) -> Option<Cow<'_, [u8]>>;
     /// Name of the route.
     fn route(&mut self) -> Option<Cow<'_, [u8]>>;
-    /// The identity in the client's certificate: its first URI or, if it has none, its first DNS
+    /// The identity from the client's certificate: its first URI or, if it has none, its first DNS
     /// name.
     fn client_cert(&mut self) -> Option<Cow<'_, [u8]>> {
         None
     }
-    /// The value at a path in the dynamic metadata that earlier filters have set, as text. The path
-    /// is the namespace, followed by the keys below it. [`metadata`](crate::metadata) describes the
+    /// The value, as text, at a path in the dynamic metadata set by earlier filters. The path
+    /// consists of the namespace and the keys below it. [`metadata`](crate::metadata) describes the
     /// format of the text. For a list, returns the first non-empty element.
     fn metadata(&mut self, _path: &[String]) -> Option<Cow<'_, [u8]>> {
         None
     }
     /// Calls `see` for each value at a path in the dynamic metadata: for each element of a list, or
-    /// for the only value.
+    /// for a single value.
     fn each_metadata(&mut self, path: &[String], see: &mut dyn FnMut(&[u8])) {
         if let Some(value) = self.metadata(path) {
             see(&value);
         }
     }
-    /// Name of the cluster to which Envoy routes the request.
+    /// Name of the cluster to which Envoy is routing the request.
     fn cluster(&mut self) -> Option<Cow<'_, [u8]>> {
         None
     }
@@ -60,7 +60,7 @@ pub trait Request {
     fn may_wait(&mut self) -> bool {
         true
     }
-    /// Returns the time that the request has already waited, if it is evaluated again.
+    /// Returns the time that the request has already waited, if it is being evaluated again.
     fn waited(&self) -> Nanos {
         Nanos::ZERO
     }
@@ -68,46 +68,46 @@ pub trait Request {
     fn max_wait(&mut self) -> Option<Nanos> {
         None
     }
-    /// State of the fleet; `None` in replays and previews, where one local bucket decides even if
-    /// many Envoys share the rule.
+    /// State of the fleet; `None` in replays and previews, where a single local bucket decides even
+    /// if the rule is shared by many Envoys.
     fn fleet(&mut self) -> Option<FleetView> {
         None
     }
 }
 
-/// Borrowed bytes of a request, or their unescaped form.
+/// Bytes borrowed from a request, or their unescaped form.
 pub type Text<'a> = Cow<'a, [u8]>;
 
-/// A request that does not come from Envoy, such as a log line or a hypothetical request.
+/// A request that did not originate in Envoy, such as a log line or a hypothetical request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample<'a> {
     /// The method.
     pub method: Option<Text<'a>>,
-    /// The path, with its query if it has one.
+    /// The path, including its query if it has one.
     pub path: Option<Text<'a>>,
-    /// The host, with its port if it has one.
+    /// The host, including its port if it has one.
     pub host: Option<Text<'a>>,
     /// The trusted client address, without the port.
     pub source: Option<Text<'a>>,
     /// Name of the route.
     pub route: Option<Text<'a>>,
-    /// Name of the cluster to which Envoy routes the request.
+    /// Name of the cluster to which Envoy is routing the request.
     pub cluster: Option<Text<'a>>,
-    /// Identity in the client's certificate.
+    /// Identity from the client's certificate.
     pub client_cert: Option<Text<'a>>,
-    /// Header lines in request order. Names may have any case.
+    /// Header lines in request order. Names may be in any case.
     pub headers: Vec<(Cow<'a, str>, Text<'a>)>,
     /// True if `_` in header names stands for `-`.
     pub underscores: bool,
-    /// Metadata values by path, with dots between the steps. A metadata list has one entry per
+    /// Metadata values by dot-separated path. A metadata list is represented by one entry per
     /// element.
     pub metadata: Vec<(String, Text<'a>)>,
     /// A fixed cost that takes precedence over the rule's cost.
     pub cost: Option<u64>,
     /// A maximum wait that takes precedence over the limit's.
     pub max_wait: Option<Nanos>,
-    /// State of the fleet; `None` in replays and previews, where one local bucket decides even if
-    /// many Envoys share the rule.
+    /// State of the fleet; `None` in replays and previews, where a single local bucket decides even
+    /// if the rule is shared by many Envoys.
     pub fleet: Option<FleetView>,
 }
 
@@ -210,8 +210,8 @@ impl Request for Sample<'_> {
     }
 }
 
-/// Returns the value to use if several values have the same name: the first non-empty value. If all
-/// values are empty, returns an empty value, which a key treats as missing.
+/// Returns the value to use if several have the same name: the first non-empty one. If all are
+/// empty, returns an empty value, which keys treat as missing.
 pub fn first_filled<T: Deref<Target = [u8]>>(values: impl IntoIterator<Item = T>) -> Option<T> {
     let mut empty = None;
     for value in values {
@@ -223,7 +223,7 @@ pub fn first_filled<T: Deref<Target = [u8]>>(values: impl IntoIterator<Item = T>
     empty
 }
 
-/// Returns true if `own`, a header name in a sample, names the header `name` (in lower case).
+/// Returns true if `own`, a header name in a sample, refers to the header `name` (in lower case).
 fn is_same(own: &str, name: &str, underscores: bool) -> bool {
     let plain = |byte: u8| match byte {
         b'_' if underscores => b'-',
@@ -258,7 +258,8 @@ pub(crate) fn without_root(host: &[u8]) -> &[u8] {
     }
 }
 
-/// Returns the address in `1.2.3.4:567` or `[::1]:567`. An address without a port stays unchanged.
+/// Returns the address in `1.2.3.4:567` or `[::1]:567`. An address without a port is left
+/// unchanged.
 pub fn bare_address(address: &[u8]) -> &[u8] {
     if let Some(inner) = address.strip_prefix(b"[") {
         return inner.split(|b| *b == b']').next().unwrap_or(inner);

@@ -1,7 +1,7 @@
-//! Types of the rules in a rule file: match, key, limits and actions.
+//! Types for the rules in a rule file: match, key, limits and actions.
 //!
-//! [`crate::config`] builds these types, and only with valid values. The types serialise to the
-//! format of the rule file, so an exported rule set can be committed and read back.
+//! [`crate::config`] builds these types, always with valid values. The types serialise to the rule
+//! file format, so an exported rule set can be committed and read back.
 
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
@@ -66,14 +66,14 @@ mod respond;
 pub mod settlement;
 pub mod text;
 
-/// A whole rule file. The rules already include the `defaults`.
+/// A whole rule file. The `defaults` are already merged into the rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RuleFile {
-    /// Format version, which is always 1.
+    /// Format version, always 1.
     pub version: Version,
     /// Settings of the store that holds the buckets.
     pub store: StoreSettings,
-    /// Settings of the fleet whose Envoys share the buckets of some rules. Without these settings,
+    /// Settings of the fleet, whose Envoys share the buckets of some rules. Without these settings,
     /// no rule has [`Scope::Fleet`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fleet: Option<FleetSettings>,
@@ -96,10 +96,10 @@ impl Serialize for Version {
 pub struct StoreSettings {
     /// Maximum number of live buckets.
     pub buckets: u32,
-    /// Prefix of all shared-data keys and metrics. Two installations with different namespaces
-    /// share no data, even if they have the same `vm_id`.
+    /// Prefix of all shared data keys and metrics. Two installations with different namespaces
+    /// share no data, even if their `vm_id` is the same.
     pub namespace: String,
-    /// File that preserves the buckets across restarts of Envoy.
+    /// File that preserves the buckets across Envoy restarts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// Bounds on held requests.
@@ -107,12 +107,12 @@ pub struct StoreSettings {
     pub waiting: WaitingSettings,
 }
 
-/// Bounds on the requests that one worker holds.
+/// Bounds on the requests held by one worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct WaitingSettings {
     /// Maximum number of held requests.
     pub requests: u32,
-    /// Maximum memory that held requests take in Envoy, in MiB.
+    /// Maximum memory used by held requests in Envoy, in MiB.
     pub memory_mib: u32,
     /// Maximum body size that Envoy buffers for each held request, in KiB.
     pub body_kib: u32,
@@ -153,7 +153,7 @@ pub struct Rule {
     /// The requests that the rule matches.
     #[serde(rename = "match", skip_serializing_if = "Match::is_everything")]
     pub matches: Match,
-    /// Treatment of requests with a value that is longer than the match can test.
+    /// How to treat requests with a value that is too long for the match to test.
     #[serde(skip_serializing_if = "OnLongValue::is_default")]
     pub on_long_value: OnLongValue,
     /// If present, the rule applies only while an upstream is failing.
@@ -162,9 +162,9 @@ pub struct Rule {
     /// Parts of the key that identifies a request's bucket. If the list is empty, all requests
     /// share one bucket.
     pub key: Vec<KeyPart>,
-    /// Treatment of requests that lack a key part.
+    /// How to treat requests that lack a key part.
     pub on_missing_key: OnMissingKey,
-    /// Treatment of requests with several values for a key part.
+    /// How to treat requests with several values for a key part.
     #[serde(skip_serializing_if = "is_first")]
     pub on_ambiguous_key: OnAmbiguousKey,
     /// Limits of each bucket.
@@ -174,20 +174,20 @@ pub struct Rule {
     pub scope: Scope,
     /// Cost of a request.
     pub cost: Cost,
-    /// Mode: enforced, in shadow mode, or off.
+    /// Mode of the rule: enforced, shadow, or off.
     pub mode: Mode,
-    /// Name of the rule that this rule is compared with.
+    /// Name of the rule with which this rule is compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shadows: Option<String>,
-    /// True if later rules are skipped for requests that this rule matches.
+    /// True if later rules are skipped for requests matched by this rule.
     #[serde(skip_serializing_if = "is_false")]
     pub stop: bool,
-    /// Treatment of requests if the store fails.
+    /// How to treat requests if the store fails.
     pub on_error: OnError,
     /// Exceptions from the limits for some keys.
     #[serde(skip_serializing_if = "KeyMap::is_empty")]
     pub overrides: Overrides,
-    /// Bans keys whose requests are refused too often.
+    /// Penalty, which bans keys whose requests are refused too often.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub penalty: Option<Penalty>,
     /// Response to refused requests.
@@ -197,11 +197,11 @@ pub struct Rule {
     pub respond: Respond,
 }
 
-/// Suffix that follows the name of the tried rule in the name of a trial. A name with this suffix
-/// is invalid in a rule file.
+/// Suffix appended to a rule's name to form the name of its trial. A name with this suffix is
+/// invalid in a rule file.
 pub const TRIAL: &str = "~trial";
 
-/// If `name` is the name of a trial, returns the name of the tried rule.
+/// If `name` is the name of a trial, returns the name of the rule that it tries.
 pub fn tried(name: &str) -> Option<&str> {
     name.strip_suffix(TRIAL)
 }
@@ -223,14 +223,14 @@ impl Rule {
         }
     }
 
-    /// Returns a number that distinguishes this rule's buckets from the buckets of other rules. The
-    /// number depends on the rule's name and key, and is the same in all builds.
+    /// Returns a number that distinguishes this rule's buckets from other rules' buckets. The
+    /// number depends on the rule's name and key, and is identical across builds.
     pub fn tag(&self) -> u32 {
         let key = of_key(&self.key);
         tag(&[self.name.as_bytes(), b"\n", &key].concat())
     }
 
-    /// Returns a hash of all fields, which distinguishes rules that differ in any field.
+    /// Returns a hash of all fields, which differs between rules that differ in any field.
     pub(crate) fn whole_tag(&self) -> u32 {
         tag(&serde_json::to_vec(self).unwrap_or_default())
     }
@@ -246,7 +246,7 @@ fn is_first(value: &OnAmbiguousKey) -> bool {
     *value == OnAmbiguousKey::First
 }
 
-/// Treatment of requests that lack a key part.
+/// How to treat requests that lack a key part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnMissingKey {
@@ -259,7 +259,7 @@ pub enum OnMissingKey {
     Share,
 }
 
-/// Treatment of requests with several values for a key part.
+/// How to treat requests with several values for a key part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnAmbiguousKey {
@@ -300,7 +300,7 @@ impl Mode {
     }
 }
 
-/// Treatment of requests if the store fails.
+/// How to treat requests if the store fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnError {
@@ -311,12 +311,12 @@ pub enum OnError {
     Refuse,
 }
 
-/// Treatment of requests for which the match is undecided, because a value is longer than a regular
-/// expression can test.
+/// How to treat requests for which the match is undecided, because a value is too long for a
+/// regular expression to test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnLongValue {
-    /// The rule applies. With [`Skip`](Self::Skip), a client could escape a limit by making a value
+    /// The rule applies. With [`Skip`](Self::Skip), a client could evade a limit by making a value
     /// longer.
     #[default]
     Apply,
@@ -327,7 +327,7 @@ pub enum OnLongValue {
 }
 
 impl OnLongValue {
-    /// Returns true for the default, which serialised rules omit.
+    /// Returns true for the default, which is omitted from serialised rules.
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
     fn is_default(&self) -> bool {
         *self == Self::default()
@@ -346,7 +346,7 @@ pub enum Reach {
 }
 
 impl Rule {
-    /// Checks whether the rule applies to a request, according to its match and `on_long_value`.
+    /// Checks whether the rule applies to a request, based on its match and `on_long_value`.
     pub fn reach(&self, request: &mut dyn Request) -> Reach {
         match (self.matches.fit(request), self.on_long_value) {
             (Fit::Yes, _) | (Fit::TooLong(_), OnLongValue::Apply) => Reach::Yes,
@@ -362,7 +362,7 @@ impl Rule {
 pub enum Override {
     /// The rule's limits, with all numbers that count cost units multiplied by this factor.
     Scale(Decimal),
-    /// Limits that replace the rule's limits.
+    /// Limits to use in place of the rule's limits.
     Limits(Limits),
     /// No limits. Every request is admitted.
     Unlimited,
@@ -384,10 +384,10 @@ impl<T: Serialize> Serialize for KeyMap<T> {
     }
 }
 
-// The identity of a rule's key has a separate format.
+// A rule key's identity has a format of its own.
 //
-// This format never changes, even if fields of rule files are renamed, because the rule's tag
-// depends on it. If the tag changed, the rule would lose all its live buckets.
+// This format never changes, even if rule file fields are renamed, because the rule's tag depends
+// on it. If the tag changed, the rule would lose all its live buckets.
 
 /// Returns the identity of a key, which consists of the identities of its parts.
 fn of_key(parts: &[KeyPart]) -> Vec<u8> {
@@ -398,7 +398,7 @@ fn of_key(parts: &[KeyPart]) -> Vec<u8> {
 impl KeyPart {
     fn identity(&self) -> Value {
         if let Some(word) = self.word() {
-            // Uses the old name of the key part, because the tags of existing buckets depend on it.
+            // Uses the key part's old name, because the tags of existing buckets depend on it.
             return text(if *self == Self::ClientCert {
                 "peer"
             } else {

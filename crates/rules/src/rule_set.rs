@@ -1,4 +1,4 @@
-//! The current rules, and the index that finds the rules that may match a request.
+//! The current rules, and an index for finding the rules that may match a request.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -18,7 +18,7 @@ use crate::rule::{Match, Mode, Override, PathMatch, Rule, Test, parts};
 use crate::versions::{Granted, History};
 
 /// The current rules, in file order. The outcome of an evaluation shares ownership of its rules, so
-/// that replaced rules stay alive while an outcome refers to them.
+/// that replaced rules stay alive for as long as an outcome refers to them.
 #[derive(Clone, Debug, Default)]
 pub struct RuleSet {
     rules: Vec<Arc<ActiveRule>>,
@@ -38,7 +38,7 @@ impl RuleSet {
         true
     }
 
-    /// Replaces the rules at the given indices. Rebuilds the index only if the match of a rule has
+    /// Replaces the rules at the given indices. Rebuilds the index only if a rule's match has
     /// changed.
     pub fn replace(&mut self, changes: impl IntoIterator<Item = (usize, Arc<ActiveRule>)>) {
         let mut is_stale = false;
@@ -53,7 +53,7 @@ impl RuleSet {
         }
     }
 
-    /// Returns the rules that may match; `None` means all rules.
+    /// Returns the rules that may match, where `None` means all rules.
     pub(crate) fn candidates(&self, request: &mut dyn Request) -> Option<Mask> {
         self.index.candidates(request)
     }
@@ -77,15 +77,15 @@ impl Deref for RuleSet {
 
 // An index of rules by the method, path and host that they require.
 //
-// The index only excludes rules. The remaining candidates are evaluated in full. The number of
-// lookups for a request depends on the kinds of tests in the rules, not on the number of rules.
+// The index only rules out candidates. The remaining candidates are evaluated in full. The number
+// of lookups for a request depends on the kinds of tests in the rules, not on the number of rules.
 
-/// Number of rules up to which testing every rule is faster than using the index.
+/// Number of rules up to which testing each one is faster than using the index.
 const FEW: usize = 4;
 /// Number of bits in a word.
 const WORD: usize = 64;
 
-/// A set of rules, identified by their indices. An index beyond the maximum number of rules is
+/// A set of rules, identified by their indices. Indices beyond the maximum number of rules are
 /// always in the set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mask([u64; MAX_RULES / WORD]);
@@ -97,7 +97,7 @@ impl Mask {
         }
     }
 
-    /// Returns the smallest index in the set that is at least `from`.
+    /// Returns the smallest index in the set that is not below `from`.
     pub(crate) fn next(&self, from: usize) -> usize {
         let mut at = from;
         while let Some(word) = self.0.get(at / WORD) {
@@ -130,12 +130,12 @@ fn bit(rule: usize) -> u64 {
     1_u64.wrapping_shl(place)
 }
 
-/// Rules by a string that they require in a request, such as the method.
+/// Rules by a string that they require of a request, such as the method.
 #[derive(Clone, Debug, Default)]
 struct ByText {
     /// Rules that do not require a particular string.
     any: Mask,
-    /// Strings in order, with the rules that require them.
+    /// Strings, in order, with the rules that require them.
     texts: Vec<(Vec<u8>, Mask)>,
 }
 
@@ -173,7 +173,7 @@ pub(crate) struct Index {
     hosts: ByText,
     /// Rules by their exact path. Rules without an exact path are in `prefixes`.
     paths: ByText,
-    /// Rules by a path prefix of whole segments.
+    /// Rules by a path prefix consisting of whole segments.
     prefixes: ByText,
     longest_prefix: usize,
 }
@@ -211,7 +211,7 @@ impl Index {
         self.prefixes.add(prefix, rule);
     }
 
-    /// Returns the rules that may match; `None` if there are too few rules for an index.
+    /// Returns the rules that may match, or `None` if there are too few rules for an index.
     pub(crate) fn candidates(&self, request: &mut dyn Request) -> Option<Mask> {
         self.is_worth_it.then(|| self.lookup(request))
     }
@@ -248,7 +248,7 @@ impl Index {
         if self.prefixes.texts.is_empty() {
             return mask;
         }
-        // A prefix ends before a slash, after a slash, or at the end of the path.
+        // A prefix ends just before a slash, just after a slash, or at the end of the path.
         let slashes = path.iter().enumerate().filter(|(_, b)| **b == b'/');
         let ends = slashes.flat_map(|(at, _)| [at, at.saturating_add(1)]);
         for end in ends.take_while(|end| *end <= self.longest_prefix) {
@@ -262,7 +262,7 @@ impl Index {
 }
 
 /// Returns the common prefix of all paths that match `template`, which ends with the slash before
-/// its first `{`.
+/// the first `{`.
 fn literal_prefix(template: &[u8]) -> &[u8] {
     let brace = template.iter().position(|b| *b == b'{');
     brace.and_then(|at| template.get(..at)).unwrap_or(template)
@@ -304,32 +304,30 @@ mod index_tests {
     }
 }
 
-// A rule in force, and the limits of its keys in each version.
+// A rule in force, and its keys' limits in each version.
 
-/// A rule in force, with the changes that its live buckets may still need.
+/// A rule in force, with the changes that may still have to be applied to its live buckets.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct ActiveRule {
     rule: Arc<Rule>,
     history: Arc<History>,
-    /// The scaled limits, which are shared with the replaced rule if the limits and overrides are
-    /// unchanged.
+    /// The scaled limits, shared with the replaced rule if the limits and overrides are unchanged.
     scales: Arc<Scales>,
     bans_keys: bool,
     reads_wall: bool,
     matches_all: bool,
-    /// True if requests carry numbers for the limits, or carried numbers before a change in the
-    /// history.
+    /// True if requests carry numbers for the limits, or did so before a change in the history.
     is_sourced: bool,
     tag: u32,
 }
 
-/// The rule's limits, scaled by each distinct scale in its overrides, in ascending order of the
-/// scales. Keys with the same scale share the scaled limits.
+/// The rule's limits, scaled by each distinct scale in its overrides, in ascending order of scale.
+/// Keys with the same scale share their scaled limits.
 #[derive(Debug, Default)]
 struct Scales(Vec<(Decimal, Limits)>);
 
-/// Limits for a request that carries some of their numbers.
+/// Limits for a request that supplies some of their numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Sourced {
     pub(crate) limits: Box<Limits>,
@@ -348,19 +346,19 @@ pub enum Grant<'a> {
 }
 
 impl ActiveRule {
-    /// Creates an active rule from a rule and its history.
+    /// Creates an active rule with the given history.
     pub fn new(rule: impl Into<Arc<Rule>>, history: impl Into<Arc<History>>) -> Self {
         Self::build(rule.into(), history.into(), None, None)
     }
 
-    /// Returns the active rule after a change of the limits, overrides or history. Shares unchanged
+    /// Returns the active rule after a change to the limits, overrides or history. Shares unchanged
     /// parts with `self`.
     #[must_use]
     pub fn replaced_by(&self, rule: Arc<Rule>, history: Arc<History>) -> Self {
         Self::build(rule, history, Some(self), None)
     }
 
-    /// Creates an active rule that shares its buckets only with rules that are equal in all fields.
+    /// Creates an active rule that shares its buckets only with rules whose fields are all equal.
     pub fn alone(rule: Rule) -> Self {
         let tag = rule.whole_tag();
         Self::build(Arc::new(rule), Arc::default(), None, Some(tag))
@@ -435,14 +433,14 @@ impl ActiveRule {
         })
     }
 
-    /// Returns true if requests carry numbers for the limits, or carried numbers before a change
-    /// that live buckets may still need. In this case, each bucket has separate limits.
+    /// Returns true if requests carry numbers for the limits, or did so before a change that may
+    /// still have to be applied to live buckets. If so, each bucket has its own limits.
     pub const fn is_sourced(&self) -> bool {
         self.is_sourced
     }
 
     /// Returns the limits that apply to a request with this key, and the numbers that the request carries. Returns
-    /// `None` if no number of the key's limits comes with each request.
+    /// `None` if requests supply none of the numbers of the key's limits.
     #[inline(never)]
     pub(crate) fn sourced(&self, key: &str, request: &mut dyn Request) -> Option<Sourced> {
         if !self.rule.limits.is_template() {
@@ -457,13 +455,13 @@ impl ActiveRule {
         })
     }
 
-    /// Returns the effect of the rule on a key.
+    /// Returns the rule's effect on a key.
     pub fn grant(&self, key: &str) -> Grant<'_> {
         match self.rule.overrides.get(key) {
             None => Grant::Limits(&self.rule.limits),
             Some(Override::Limits(limits)) => Grant::Limits(limits),
-            // The scaled limits exist, because an edit whose limits cannot be scaled is rejected
-            // earlier.
+            // The scaled limits exist, because an edit whose limits cannot be scaled has already
+            // been rejected.
             Some(Override::Scale(scale)) => {
                 Grant::Limits(self.scales.get(*scale).unwrap_or(&self.rule.limits))
             }
@@ -483,23 +481,24 @@ impl ActiveRule {
         self.bans_keys
     }
 
-    /// Returns true if the limits of any key need the wall clock, or needed it before an edit.
+    /// Returns true if any key's limits need the wall clock, or did so before an edit.
     pub const fn reads_wall(&self) -> bool {
         self.reads_wall
     }
 
-    /// Returns true if the rule has neither `match` nor `when`, so that it matches every request.
+    /// Returns true if the rule has neither `match` nor `when`, and therefore matches every
+    /// request.
     pub const fn matches_all(&self) -> bool {
         self.matches_all
     }
 
-    /// Creates an [`Acquire`], which takes the cost of a request from the bucket of `key`.
+    /// Creates an [`Acquire`], which takes a request's cost from the bucket of `key`.
     pub fn acquire<'a>(&'a self, key: &'a str, request: BucketRequest) -> Acquire<'a> {
         self.acquire_of(self.limits_of(key), key, request)
     }
 
-    /// Creates an [`Acquire`], which takes the cost of a request from the bucket of `key` with
-    /// these limits.
+    /// Creates an [`Acquire`], which takes a request's cost from the bucket of `key` with these
+    /// limits.
     pub(crate) const fn acquire_of<'a>(
         &'a self,
         limits: &'a Limits,
@@ -532,7 +531,7 @@ impl ActiveRule {
         }
     }
 
-    /// Replans a waiting request that would have passed this rule at `due`, and converts its
+    /// Reschedules a waiting request that would have passed this rule at `due`, and converts its
     /// `receipt` to the rule's current version. Returns `None` if nothing has changed for the
     /// request.
     pub fn plan(
@@ -568,8 +567,8 @@ impl ActiveRule {
         plan
     }
 
-    /// Returns true if the rule's `when` applies to a request that the rule matches. If the store
-    /// cannot be read, `when` applies, too. Reading the bucket then also fails, so the rule's
+    /// Returns true if the rule's `when` applies to a request that the rule matches. `when` also
+    /// applies if the store cannot be read. Reading the bucket then fails as well, so the rule's
     /// `on_error` decides.
     pub fn applies(
         &self,
@@ -586,7 +585,7 @@ impl ActiveRule {
     }
 }
 
-/// Returns true if an override of the rule bans any key.
+/// Returns true if any of the rule's overrides bans a key.
 fn ban_any(rule: &Rule) -> bool {
     let mut overrides = rule.overrides.values();
     overrides.any(|own| matches!(own, Override::Banned))
@@ -605,8 +604,8 @@ impl LiveRule for ActiveRule {
         self.history.age(version)
     }
 
-    /// Returns the limits of a key's bucket. A key that is unlimited or banned keeps its bucket
-    /// under the rule's limits.
+    /// Returns the limits of a key's bucket. An unlimited or banned key keeps its bucket under the
+    /// rule's limits.
     fn limits_of(&self, key: &str) -> &Limits {
         match self.grant(key) {
             Grant::Limits(limits) => limits,
@@ -654,7 +653,7 @@ impl LiveRule for ActiveRule {
 
 impl Scales {
     /// Computes the scaled limits of a rule. Reuses the limits in `known`, which must have been
-    /// scaled from equal limits.
+    /// derived from equal limits.
     fn of(rule: &Rule, known: Option<&Arc<Self>>) -> Self {
         let mut scales = Self::default();
         for own in rule.overrides.values() {

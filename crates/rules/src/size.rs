@@ -1,19 +1,19 @@
-//! Computes the memory that a rule file takes in Envoy: the part that all workers share, and the
-//! part of each worker.
+//! Computes the memory that a rule file requires in Envoy: a part shared by all workers, and a part
+//! for each worker.
 //!
-//! The shared part is computed from the implementation of Envoy's shared data, which is an
-//! `unordered_map` of libc++. Each value takes a node with key and version, a share of the map's
-//! bucket array, and a string, which each write allocates at its exact length. The allocator
-//! (tcmalloc) rounds each allocation up to a size class. `tests/tests/memory.rs` compares the sum
-//! with Envoy's count of allocated memory. The sum excludes freed blocks that the allocator keeps.
-//! After a flood of new 24-byte keys, the process was larger than computed by a third of the shared
-//! part. With 100-byte keys, it was larger by as much again.
+//! The shared part is derived from the implementation of Envoy's shared data, a libc++
+//! `unordered_map`. Each value requires a node with its key and version, a share of the map's
+//! bucket array, and a string, which every write allocates at its exact length. The allocator
+//! (tcmalloc) rounds each allocation up to a size class. `tests/tests/memory.rs` compares the total
+//! with the allocated memory reported by Envoy. The total excludes freed blocks that the allocator
+//! retains. After a flood of new 24-byte keys, the process exceeded the computed size by a third of
+//! the shared part. With 100-byte keys, it was larger by as much again.
 //!
-//! The part of a worker is the memory of its sandbox. A sandbox never shrinks, so this part is the
-//! memory that a worker needs to read the configuration. Edits need less memory, because a worker
-//! reads only the changed parts again. The constants were fitted to the measured memory of
-//! sandboxes in Envoy, and `tests/tests/memory.rs` compares them, too. Earlier versions of limits,
-//! which are kept for live buckets after edits, are not included.
+//! A worker's part is the memory of its sandbox. A sandbox never shrinks, so this is the memory
+//! that the worker needed to read the configuration. Edits need less memory, because a worker
+//! rereads only the parts that changed. The constants were fitted to measurements of sandboxes in
+//! Envoy, and are also checked by `tests/tests/memory.rs`. Earlier versions of limits, which are
+//! kept for live buckets after edits, are not included.
 
 use alloc::vec::Vec;
 
@@ -28,105 +28,104 @@ use serde::Serialize;
 use crate::config::scaled;
 use crate::rule::{Mode, Override, Rule, RuleFile, Scope};
 
-/// Assumed size of a key if nothing is known about the keys, in bytes.
+/// Key size, in bytes, to assume if nothing is known about the keys.
 pub const USUAL_KEY: usize = 24;
 
-/// Size classes of the allocator in Envoy 1.40, in bytes, as listed by `/memory/tcmalloc`.
+/// Size classes of Envoy 1.40's allocator, in bytes, as listed by `/memory/tcmalloc`.
 const CLASSES: &[usize] = &[
     8, 16, 32, 64, 80, 96, 112, 128, 160, 176, 208, 256, 288, 352, 448, 512, 576, 704, 896, 1024,
     1152, 1408, 1792, 2048, 2688, 3456, 4096, 4736, 6144, 8192, 9472, 12288, 16384, 20480, 28672,
     32768, 40960, 49152, 65536, 73728, 81920, 98304, 114_688, 131_072, 155_648, 204_800, 262_144,
 ];
-/// Page size of the allocator, in bytes. Allocations that are larger than all size classes take
-/// whole pages.
+/// Page size of the allocator, in bytes. Allocations larger than any size class occupy whole pages.
 const PAGE_OF_ALLOCATOR: usize = 8192;
-/// Size of a map node, in bytes. The hash, key, string and version in the node take 72 bytes.
-/// Loudou's keys are short enough to be stored inline.
+/// Size of a map node, in bytes. The node's hash, key, string and version occupy 72 bytes. Loudou's
+/// keys are short enough to be stored inline.
 const NODE: usize = 80;
-/// Size of the map's bucket array per value, in bytes. The array has one to two pointers per value.
+/// Size of the map's bucket array per value, in bytes. The array contains one to two pointers per
+/// value.
 const INDEX: usize = 16;
-/// Maximum size of a string that needs no allocation, in bytes.
+/// Maximum size, in bytes, of a string that needs no allocation.
 const INLINE: usize = 22;
 /// Maximum additional size of a slot whose key is banned or has strikes, in bytes.
 const BAN_HISTORY: usize = 18;
-/// Additional size of a slot that stores the beginning of a run of refusals, in bytes, without the
+/// Additional size, in bytes, of a slot that stores the start of a run of refusals, excluding the
 /// returned units.
 const REFUSED_SINCE: usize = 5;
 /// Maximum size of a stored event, in bytes.
 pub const EVENT: usize = 1_024;
-/// Maximum number of stored events about operators' actions.
+/// Maximum number of stored events for operator actions.
 pub const EVENTS_OF_OPERATORS: usize = 1_024;
-/// Maximum number of stored events of the filter.
+/// Maximum number of stored filter events.
 pub const EVENTS_OF_FILTER: usize = 256;
-/// Number of events in one value of shared data.
+/// Number of events per shared data value.
 pub const EVENTS_OF_SEGMENT: usize = 64;
-/// Size of the number and the length that precede a stored event, in bytes.
+/// Size, in bytes, of the number and the length stored before each event.
 const EVENT_HEAD: usize = 16;
-/// Maximum number of bans whose ends are stored, in order to report when the bans expire.
+/// Maximum number of bans whose expiry times are stored, in order to report when the bans expire.
 pub const BAN_ENDS: usize = 1_024;
-/// Maximum size of a stored ban end with the key and the names of the rule and the author, in
-/// bytes.
+/// Maximum size, in bytes, of a stored ban expiry, including the key and the names of the rule and
+/// the author.
 const BAN_END: usize = 32 + MAX_KEY + 2 * 63;
-/// Maximum size of the changes that a fleet shares, in bytes: names, values and authors of 8 192
-/// changes, the largest answer that can contain the last change, and 80 additional bytes for each
-/// change.
+/// Maximum size of the changes shared by a fleet, in bytes: names, values and authors of 8 192
+/// changes, the largest response that can contain the last change, and another 80 bytes per change.
 pub const FLEET_CHANGES: usize = (4 << 20) + (512 << 10) + 8_192 * 80;
-/// Number of copies of a plugin's configuration that Envoy keeps.
+/// Number of copies that Envoy keeps of a plugin's configuration.
 const CONFIGURATIONS: usize = 4;
-/// Size of a rule's counters with their names in Envoy's statistics, in bytes.
+/// Size, in bytes, of a rule's counters and their names in Envoy's statistics.
 const METRICS: usize = 3_000;
 
-// The following sizes in bytes were measured as the resident part of a sandbox's linear memory
-// after eight edits. Each measured file had 256 rules with either one or eight limits, with or
-// without a regular expression, and 3 072 to 16 384 overrides of each kind.
+// The following sizes, in bytes, were measured as the resident part of a sandbox's linear memory
+// after eight edits. Each of the files measured had 256 rules with either one or eight limits, with
+// or without a regular expression, and 3 072 to 16 384 overrides of each kind.
 
 /// Size of a sandbox without rules.
 const SANDBOX: usize = 170 << 10;
-/// Memory that a worker's counts for `loudou top` take if all keys have the maximum size.
+/// Memory used by a worker's counts for `loudou top` if all keys have the maximum size.
 const TOP: usize = 640 << 10;
-/// Size of a rule without its limits and overrides.
+/// Size of a rule, excluding its limits and overrides.
 const RULE: usize = 5_000;
 /// Size of a limit in a rule or an override.
 const LIMIT: usize = 930;
-/// Additional size of a limit with a calendar window: twice the calendar with a time zone of the
-/// maximum size, because an edit keeps the earlier limit, and the longer text of the limit.
+/// Additional size of a limit with a calendar window: twice the calendar with a time zone of
+/// maximum size, because an edit keeps the previous limit, plus the additional text of the limit.
 const CALENDAR: usize = 2 * (size_of::<Calendar>() + MAX_ZONE) + 2 * MAX_ZONE;
-/// Ratio of a match's memory to the size of the match as JSON.
+/// Ratio of a match's memory to its size as JSON.
 const MATCH: usize = 16;
 /// Number of copies of a regular expression's tables.
 const REGEX: usize = 3;
-/// Size of an override without further data, such as `banned` or `unlimited`.
+/// Size of an override that has no further data, such as `banned` or `unlimited`.
 const WORD: usize = 136;
 /// Number of copies of an override's key.
 const KEY: usize = 3;
 /// Additional size of an override with a scale.
 const SCALE: usize = 420;
-/// Additional size of each limit of the rule for each distinct scale.
+/// Additional size per limit of the rule and distinct scale.
 const SCALED: usize = 270;
-/// Additional size of an override with limits, not counting the limits.
+/// Additional size of an override with limits, excluding the limits themselves.
 const OWN: usize = 290;
 
-/// Memory that a rule file takes in Envoy, in bytes.
+/// Memory required by a rule file in Envoy, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// Memory that all workers share if all buckets are in use, belong to the rule with the largest
+    /// Memory shared by all workers if all buckets are in use, belong to the rule with the largest
     /// buckets, and have keys of [`USUAL_KEY`] bytes.
     pub full: u64,
-    /// Upper bound of the shared memory, if all keys have the maximum size and are banned or have
-    /// strikes.
+    /// Upper bound on the shared memory, assuming that all keys have the maximum size and are
+    /// banned or have strikes.
     pub most: u64,
-    /// Additional memory of each worker and of Envoy's main thread.
+    /// Additional memory for each worker and for Envoy's main thread.
     pub worker: u64,
-    /// Upper bound of the memory of held requests in each worker; 0 if no rule may hold requests.
+    /// Upper bound on each worker's memory for held requests; 0 if no rule may hold requests.
     pub held: u64,
 }
 
-/// Returns the maximum size, in bytes, that a bucket with these limits takes in its page.
+/// Returns the maximum size, in bytes, of a bucket with these limits in its page.
 pub fn bucket_bytes(limits: &Limits) -> usize {
     slot_bytes(limits.words())
 }
 
-/// Like [`bucket_bytes`], but includes the lease if a fleet shares the bucket.
+/// Like [`bucket_bytes`], but includes the lease if the bucket is shared by a fleet.
 fn scoped_bytes(limits: &Limits, scope: Scope) -> usize {
     let lease = match scope {
         Scope::Envoy => 0,
@@ -135,12 +134,12 @@ fn scoped_bytes(limits: &Limits, scope: Scope) -> usize {
     bucket_bytes(limits).saturating_add(lease)
 }
 
-/// Returns the maximum size of a bucket with the rule's limits and of its lease, in bytes.
+/// Returns the maximum size, in bytes, of a bucket with the rule's limits, including its lease.
 pub fn bucket_bytes_of(rule: &Rule) -> usize {
     scoped_bytes(&rule.limits.largest(), rule.scope)
 }
 
-/// Returns the maximum size of any bucket of a rule, without bans and strikes, in bytes.
+/// Returns the maximum size, in bytes, of any of a rule's buckets, excluding bans and strikes.
 fn rule_bytes(rule: &Rule) -> usize {
     let bytes = |limits: &Limits| scoped_bytes(limits, rule.scope);
     let largest = rule.limits.largest();
@@ -162,7 +161,7 @@ fn usual_bytes(rule: &Rule) -> usize {
     rule_bytes(rule).saturating_add(strikes)
 }
 
-/// Returns the size that the allocator uses for an allocation of this many bytes.
+/// Returns the size that the allocator actually reserves for an allocation of this many bytes.
 fn allocated(bytes: usize) -> usize {
     let class = CLASSES.iter().find(|class| **class >= bytes);
     class.copied().unwrap_or_else(|| {
@@ -171,7 +170,7 @@ fn allocated(bytes: usize) -> usize {
     })
 }
 
-/// Returns the memory that a value of shared data with this many bytes takes.
+/// Returns the memory required by a shared data value of this many bytes.
 fn value(bytes: usize) -> usize {
     let string = match bytes {
         0..=INLINE => 0,
@@ -190,7 +189,7 @@ fn wide(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// Returns the memory that a rule file takes, assuming that all buckets have the maximum size.
+/// Returns the memory required by a rule file, assuming that all buckets have the maximum size.
 pub fn memory(file: &RuleFile) -> Memory {
     let banned = largest(file, rule_bytes).saturating_add(BAN_HISTORY + REFUSED_SINCE);
     let full = store(file, largest(file, usual_bytes), USUAL_KEY);
@@ -204,7 +203,7 @@ pub fn memory(file: &RuleFile) -> Memory {
     }
 }
 
-/// Returns the memory that all workers share while this many buckets are in use. Assumes buckets of
+/// Returns the memory shared by all workers while this many buckets are in use. Assumes buckets of
 /// the maximum size with keys of [`USUAL_KEY`] bytes, spread evenly over the pages.
 pub fn in_use(file: &RuleFile, buckets: u64) -> u64 {
     let bucket = largest(file, usual_bytes);
@@ -227,8 +226,8 @@ fn largest(file: &RuleFile, bytes: fn(&Rule) -> usize) -> usize {
     buckets.max().unwrap_or_else(|| slot_bytes(0))
 }
 
-/// Returns the maximum memory that stored events and ban ends take. This memory does not depend on
-/// the rules.
+/// Returns the maximum memory required by stored events and ban expiry times. This memory does not
+/// depend on the rules.
 pub fn audit() -> usize {
     let segment = EVENTS_OF_SEGMENT.saturating_mul(EVENT.saturating_add(EVENT_HEAD));
     let segments = EVENTS_OF_OPERATORS.saturating_add(EVENTS_OF_FILTER) / EVENTS_OF_SEGMENT;
@@ -241,17 +240,17 @@ pub fn audit() -> usize {
         .saturating_add(ends)
 }
 
-/// Returns the maximum memory of the changes that a fleet shares; 0 if it shares no rule.
+/// Returns the maximum memory of the changes shared by a fleet, or 0 if it shares no rules.
 fn changes(file: &RuleFile) -> usize {
     let is_shared = file.rules.iter().any(|rule| rule.scope == Scope::Fleet);
     if is_shared { value(FLEET_CHANGES) } else { 0 }
 }
 
-/// Returns the memory that all pages take if they are full, including the names of their buckets
-/// and the rules' data.
+/// Returns the memory required by all pages when full, including the names of their buckets and the
+/// rules' data.
 fn store(file: &RuleFile, bucket: usize, key: usize) -> u64 {
-    // The names of evicted buckets stay until their space is needed, so this assumes the maximum
-    // number of names.
+    // The names of evicted buckets are kept until their space is needed, so this assumes the
+    // maximum number of names.
     let page = page_memory(bucket, SLOTS, (names::ENTRIES, key));
     pages(file)
         .saturating_mul(page)
@@ -262,13 +261,13 @@ fn pages(file: &RuleFile) -> u64 {
     u64::from(file.store.buckets).div_ceil(wide(SLOTS))
 }
 
-/// Returns the memory that a page with this many slots and its names take.
+/// Returns the memory required by a page with this many slots and by its names.
 fn page_memory(bucket: usize, slots: usize, (names, key): (usize, usize)) -> u64 {
     let page = bucket.saturating_mul(slots).saturating_add(PAGE_HEAD);
     wide(value(page).saturating_add(value(names::bytes(names, key))))
 }
 
-/// Returns the memory that the rules' data takes.
+/// Returns the memory required by the rules' data.
 fn of_rules(file: &RuleFile) -> u64 {
     let json = json_bytes(file);
     let configured = allocated(json).saturating_mul(CONFIGURATIONS);
@@ -277,7 +276,7 @@ fn of_rules(file: &RuleFile) -> u64 {
     wide(rules.saturating_add(metrics))
 }
 
-/// Returns the memory of the counts for `loudou top`, and for `when` with this many upstreams.
+/// Returns the memory of the counts for `loudou top` and, with this many upstreams, for `when`.
 fn counts(file: &RuleFile, name: usize, upstreams: usize) -> u64 {
     let watches = file.rules.iter().any(|rule| rule.when.is_some());
     let upstreams = if watches { upstreams } else { 0 };
@@ -285,7 +284,8 @@ fn counts(file: &RuleFile, name: usize, upstreams: usize) -> u64 {
     wide(value(top::shared_bytes(name)).saturating_add(upstreams))
 }
 
-/// Returns the upper bound of a worker's memory for held requests; 0 if no rule may hold requests.
+/// Returns an upper bound on a worker's memory for held requests, or 0 if no rule may hold
+/// requests.
 fn held(file: &RuleFile) -> u64 {
     let may_hold = |rule: &Rule| {
         let own = rule.overrides.values().any(|own| match own {
@@ -306,7 +306,7 @@ fn waits_for_relay(rule: &Rule) -> bool {
     rule.scope == Scope::Fleet && rule.mode == Mode::Enforce
 }
 
-/// Returns the memory of a worker's sandbox.
+/// Returns the memory required by a worker's sandbox.
 fn worker(file: &RuleFile) -> u64 {
     let rules = file.rules.iter().map(rule_in_worker);
     rules.fold(wide(SANDBOX.saturating_add(TOP)), |sum, rule| {
@@ -314,7 +314,7 @@ fn worker(file: &RuleFile) -> u64 {
     })
 }
 
-/// Returns the additional memory that the calendar windows of these limits take.
+/// Returns the additional memory required by the calendar windows of these limits.
 fn calendars_in_worker(limits: &Limits) -> usize {
     let has_calendar = |limit: &&Limit| match limit.algorithm() {
         Algorithm::FixedWindow(window) => window.calendar().is_some(),

@@ -1,8 +1,8 @@
-//! Reads the message `envoy.ai.token_usage`, in which Envoy's filter `ai_protocol_manager` counts the tokens of a
+//! Reads the `envoy.ai.token_usage` message, in which Envoy's `ai_protocol_manager` filter counts the tokens of a
 //! response.
 //!
-//! Each number is in a wrapper message, so that an unknown number differs from 0. Unknown fields
-//! are skipped, and a malformed message is read up to the error.
+//! Each number is in a wrapper message, so that an unknown number can be distinguished from 0.
+//! Unknown fields are skipped, and a malformed message is read up to the first error.
 
 use crate::metadata::{Fields, Wire};
 
@@ -12,9 +12,9 @@ const INPUT: u64 = 3;
 const OUTPUT: u64 = 4;
 const INPUT_DETAILS: u64 = 6;
 const EXTRACTION_STATUS: u64 = 9;
-/// Field number in the details of the input.
+/// Field number in the input details.
 const CACHED: u64 = 1;
-/// Field number of the number in a wrapper message.
+/// Field number of the value in a wrapper message.
 const VALUE: u64 = 1;
 /// Status of a complete record.
 const COMPLETE: u64 = 1;
@@ -22,7 +22,7 @@ const COMPLETE: u64 = 1;
 /// Token counts of a request and its response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TokenUsage<'a> {
-    /// Name of the model as the upstream wrote it. The name can contain any bytes.
+    /// Name of the model, as written by the upstream. It may contain arbitrary bytes.
     pub model: &'a [u8],
     /// Number of tokens in the request.
     pub input: u64,
@@ -35,7 +35,7 @@ pub struct TokenUsage<'a> {
 }
 
 impl<'a> TokenUsage<'a> {
-    /// Parses a message. Returns `None` if the message contains no token counts.
+    /// Parses a message. Returns `None` if it contains no token counts.
     pub fn parse(message: &'a [u8]) -> Option<Self> {
         let mut usage = Self::default();
         let mut is_known = false;
@@ -60,7 +60,7 @@ impl<'a> TokenUsage<'a> {
     }
 }
 
-/// Returns the number in a wrapper message. Protobuf omits a number of 0.
+/// Returns the number in a wrapper message. Protobuf omits a value of 0.
 fn number(wrapped: &[u8]) -> u64 {
     match Fields(wrapped).filter(|(field, _)| *field == VALUE).last() {
         Some((_, Wire::Number(number))) => number,

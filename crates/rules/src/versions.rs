@@ -1,9 +1,9 @@
-//! Tracks the versions of a rule's limits, and converts its buckets from one version to the next.
+//! Tracks the versions of a rule's limits, and converts buckets from one version to the next.
 //!
-//! A bucket contains the number of the version under which it was last written. When the bucket is
-//! next accessed, each later change of the rule's limits and of the key's overrides is applied to
-//! it, as of the time of that change. The level is therefore the same as if all buckets had been
-//! converted immediately.
+//! A bucket contains the number of the version under which it was last written. When it is next
+//! accessed, each later change to the rule's limits and the key's overrides is applied to it, as of
+//! the time of that change. The level is therefore the same as if all buckets had been converted
+//! immediately.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -16,14 +16,14 @@ use loudou_store::Age;
 use crate::config::scaled;
 use crate::rule::{Override, Rule, holds};
 
-/// A change of the limits of a rule's buckets.
+/// A change to the limits of a rule's buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Version after the change. Buckets of earlier versions still need the change.
+    /// Version after the change. The change has yet to be applied to buckets of earlier versions.
     pub version: u32,
     /// Time of the change.
     pub at: Nanos,
-    /// Treatment of the buckets' levels.
+    /// How to treat the buckets' levels.
     pub carry: Carry,
     /// The part of the rule that was replaced.
     pub before: Before,
@@ -36,14 +36,14 @@ pub enum Before {
     Limits(Limits),
     /// The replaced overrides; `None` for a pattern that had no override.
     Overrides(Arc<[(String, Option<Override>)]>),
-    /// Nothing, because only the levels were reset.
+    /// Nothing was replaced; only the levels were reset.
     Same,
 }
 
-/// Changes of a rule that live buckets may still need, oldest first.
+/// Changes to a rule that may still have to be applied to live buckets, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// Version since which all changes are known.
+    /// Version from which all changes are known.
     pub since: u32,
     /// Current version.
     pub version: u32,
@@ -52,7 +52,7 @@ pub struct History {
 }
 
 impl History {
-    /// Creates the history of a rule that begins with `version`.
+    /// Creates the history of a rule, starting at `version`.
     pub const fn new(version: u32) -> Self {
         Self {
             since: version,
@@ -62,8 +62,8 @@ impl History {
     }
 
     /// Records the change from `before` to `after` at the instant `at`, which creates `version`.
-    /// Returns true if the change affects any bucket. A change of overrides keeps the used amount,
-    /// unless `carry` is `reset`.
+    /// Returns true if the change affects any bucket. A change to the overrides keeps the used
+    /// amount, unless `carry` is `reset`.
     pub fn note(
         &mut self,
         before: &Rule,
@@ -86,7 +86,7 @@ impl History {
         self.changes.len() > known
     }
 
-    /// Records that some overrides changed at the instant `at`, which creates `version`.
+    /// Records a change to some overrides at the instant `at`, which creates `version`.
     pub fn note_overrides(
         &mut self,
         replaced: Vec<(String, Option<Override>)>,
@@ -107,7 +107,7 @@ impl History {
         });
     }
 
-    /// Returns all limits that the changes replaced.
+    /// Returns all limits replaced by the changes.
     pub(crate) fn limits(&self) -> impl Iterator<Item = &Limits> {
         self.changes.iter().flat_map(|change| {
             let (of_rule, overrides) = match &change.before {
@@ -123,7 +123,7 @@ impl History {
         })
     }
 
-    /// Forgets the changes up to `version`, because no bucket needs them any more.
+    /// Forgets the changes up to `version`, because no bucket needs them any longer.
     pub fn forget(&mut self, version: u32) {
         let version = version.min(self.version);
         self.since = self.since.max(version);
@@ -140,7 +140,7 @@ impl History {
     }
 
     /// Converts the bucket of `key` from `version` to the current version, in which the bucket has
-    /// `limits`. Returns `None` if the bucket does not change. A bucket of an unknown version is
+    /// `limits`. Returns `None` if the bucket does not change. A bucket with an unknown version is
     /// replaced with a new one.
     pub fn bring_forward(
         &self,
@@ -164,10 +164,10 @@ impl History {
         brought
     }
 
-    /// Converts the amount that a waiting request took from the bucket of `key` at `version`, in
-    /// the same way as [`History::bring_forward`] converts the bucket. Also returns the limits that
-    /// the key had in that version. Returns `None` if nothing changes for the request, or if the
-    /// version is no longer known.
+    /// Converts the amount that a waiting request took from the bucket of `key` at `version`, just
+    /// as [`History::bring_forward`] converts the bucket. Also returns the limits that the key had
+    /// in that version. Returns `None` if nothing changes for the request, or if the version is no
+    /// longer known.
     pub fn bring_taken_forward<'a>(
         &'a self,
         rule: &'a Rule,
@@ -191,7 +191,7 @@ impl History {
     }
 
     /// Returns the limits that the bucket of `key` has in the current version, with the numbers
-    /// that the bucket stores. `version` is the version of the bucket.
+    /// stored in the bucket. `version` is the version of the bucket.
     pub(crate) fn limits_in<'a>(
         &'a self,
         rule: &'a Rule,
@@ -207,14 +207,15 @@ impl History {
         last.map_or(Cow::Borrowed(&rule.limits), |stage| stage.limits)
     }
 
-    /// Returns the conversions of a bucket of `key` from `version` to `limits`, oldest first.
+    /// Returns the conversions that take a bucket of `key` from `version` to `limits`, oldest
+    /// first.
     fn conversions<'a>(
         &'a self,
         rule: &'a Rule,
         (key, limits): (&str, &'a Limits),
         of: (&Bucket, u32),
     ) -> Vec<Conversion<'a>> {
-        // Without numbers from requests, `limits` are already the key's limits in the current
+        // Without per-request numbers, `limits` are already the key's limits in the current
         // version.
         let granted = if limits.numbers().is_empty() {
             Granted::fixed(limits)
@@ -253,8 +254,8 @@ impl History {
         conversions
     }
 
-    /// Returns the limits that a bucket of `key` had since `version`, oldest first, with the
-    /// numbers that the bucket stores. `granted` is the source of the key's limits in the current
+    /// Returns the limits that a bucket of `key` has had since `version`, oldest first, with the
+    /// numbers stored in the bucket. `granted` is the source of the key's limits in the current
     /// version.
     fn stages<'a>(
         &'a self,
@@ -320,7 +321,7 @@ impl History {
     }
 }
 
-/// Limits of a bucket, and the change that replaced them; `None` for the current limits.
+/// A bucket's limits, and the change that replaced them; `None` for the current limits.
 struct Stage<'a> {
     limits: Cow<'a, Limits>,
     change: Option<&'a Change>,
@@ -331,12 +332,12 @@ struct Conversion<'a> {
     old: Cow<'a, Limits>,
     new: Cow<'a, Limits>,
     carry: Carry,
-    /// Time of the edit. `None` for a change of the numbers that requests carry, which happens with
-    /// the next request.
+    /// Time of the edit. `None` for a change in the numbers that requests carry, which takes effect
+    /// with the next request.
     at: Option<Nanos>,
 }
 
-/// Source of a key's limits: the rule's limits and the key's override.
+/// Source of a key's limits: the rule's limits and any override for the key.
 #[derive(Clone)]
 pub(crate) struct Granted<'a> {
     rule: &'a Limits,
@@ -352,14 +353,15 @@ impl<'a> Granted<'a> {
     }
 
     /// Returns the source of a key's limits under these overrides. An exact override takes
-    /// precedence, followed by the override with the longest prefix.
+    /// precedence over prefixes, and a longer prefix over a shorter one.
     fn by(own: &[(String, Override)], rule: &'a Limits) -> Self {
         let rank = |pattern: &str| (!pattern.ends_with('*'), pattern.len());
         let first = own.iter().max_by_key(|(pattern, _)| rank(pattern));
         Self::new(rule, first.map(|(_, gives)| gives.clone()))
     }
 
-    /// Returns a source that always gives these limits, whatever numbers requests carry.
+    /// Returns a source that always yields these limits, regardless of the numbers that requests
+    /// carry.
     const fn fixed(limits: &'a Limits) -> Self {
         Self {
             rule: limits,
@@ -395,14 +397,14 @@ impl<'a> Granted<'a> {
         }
     }
 
-    /// Returns the numbers that a bucket of the key stores.
+    /// Returns the numbers stored in a bucket of the key.
     fn numbers_in(&self, bucket: &Bucket) -> Numbers {
         let template = self.template();
         template.map_or_else(Numbers::new, |template| template.numbers_in(bucket))
     }
 
-    /// Returns the numbers of a bucket after a change from `before`, under which it had `numbers`.
-    /// The numbers stay if the same limits have the same sources. Otherwise, the defaults apply
+    /// Returns a bucket's numbers after a change from `before`, under which it had `numbers`. The
+    /// numbers are kept if the same limits have the same sources. Otherwise, the defaults apply
     /// until the next request.
     fn numbers_from(&self, before: &Self, numbers: Numbers) -> Numbers {
         let sources = |granted: &Self| -> Vec<_> {
@@ -428,10 +430,10 @@ impl<'a> Granted<'a> {
     }
 }
 
-/// Returns the overrides of `before` that `after` changes or removes, sorted by pattern, as the
-/// filter's record requires. `None` stands for patterns that are new in `after`.
+/// Returns the overrides in `before` that `after` changes or removes, sorted by pattern, as
+/// required by the filter's record. `None` stands for patterns that are new in `after`.
 fn replaced_overrides(before: &Rule, after: &Rule) -> Vec<(String, Option<Override>)> {
-    // `changed_since` returns two sorted runs, so most insertions are at the end.
+    // `changed_since` returns two sorted runs, so most insertions happen at the end.
     let mut patterns: Vec<String> = Vec::new();
     for pattern in after.overrides.changed_since(&before.overrides) {
         if let Err(place) = patterns.binary_search(&pattern) {
@@ -445,12 +447,13 @@ fn replaced_overrides(before: &Rule, after: &Rule) -> Vec<(String, Option<Overri
     patterns.into_iter().map(before).collect()
 }
 
-/// Returns the limits that an override gives to a bucket of a rule with the limits `rule`. A key
-/// that is unlimited or banned keeps its bucket under the rule's limits.
+/// Returns the limits of a bucket with this override, under a rule with the limits `rule`. An
+/// unlimited or banned key keeps its bucket under the rule's limits.
 pub(crate) fn limits_of<'a>(gives: &Override, rule: &'a Limits) -> Cow<'a, Limits> {
     match gives {
         Override::Limits(limits) => Cow::Owned(limits.clone()),
-        // Scaling succeeds, because an edit whose limits cannot be scaled is rejected earlier.
+        // Scaling succeeds, because an edit whose limits cannot be scaled has already been
+        // rejected.
         Override::Scale(scale) => scaled(rule, *scale).map_or(Cow::Borrowed(rule), Cow::Owned),
         Override::Unlimited | Override::Banned => Cow::Borrowed(rule),
     }

@@ -1,8 +1,8 @@
-//! Decides on one request in separate steps: reads the bucket's page, decides, and writes the page
-//! back. If another worker has written the page in the meantime, the steps are repeated.
+//! Decides on a single request in separate steps: reads the bucket's page, decides, and writes the
+//! page back. If another worker wrote the page in the meantime, the steps are repeated.
 //!
-//! Each step is a function, so that a test model can interleave the steps of many workers in any
-//! order.
+//! Each step is a function of its own, so that a test model can interleave the steps of many
+//! workers in any order.
 
 use alloc::boxed::Box;
 
@@ -21,24 +21,25 @@ use crate::table::{BucketId, Table};
 pub struct Acquire<'a> {
     /// The rule.
     pub rule: &'a dyn LiveRule,
-    /// The limits of the key.
+    /// The key's limits.
     pub limits: &'a Limits,
     /// The key.
     pub key: &'a str,
-    /// Cost and time of the request.
+    /// The request's cost and time.
     pub request: BucketRequest,
-    /// Terms of the lease, if a fleet of Envoys shares the limits.
+    /// Terms of the lease, if the limits are shared by a fleet of Envoys.
     pub lease: Option<ByLease<'a>>,
 }
 
-/// A decision of a bucket.
+/// A decision made by a bucket.
 #[derive(Clone, Debug)]
 pub struct Charge {
-    /// The bucket's decision. A request with a banned key is refused without evaluating the limits.
+    /// The bucket's decision. A request with a banned key is refused without evaluating its limits.
     pub answer: Result<BucketDecision, Ban>,
-    /// Receipt for returning the cost. `None` if the request is refused or waits for a lease.
+    /// Receipt for giving the cost back. `None` if the request is refused or waits for a lease.
     pub receipt: Option<Receipt>,
-    /// Effect of the request on the lease. A request that waits for the lease has taken nothing.
+    /// The request's effect on the lease. A request that is waiting for the lease has not taken
+    /// anything.
     pub leased: Option<Leased>,
 }
 
@@ -48,7 +49,7 @@ pub struct Charge {
 pub struct Attempt<'a> {
     acquire: Acquire<'a>,
     change: PageChange<'a>,
-    /// Decision that is returned once the page is written.
+    /// Decision to return once the page is written.
     planned: Option<Box<Charge>>,
 }
 
@@ -58,7 +59,7 @@ impl<'a> Attempt<'a> {
         Self::at(table, table.id(acquire.rule.tag(), acquire.key), acquire)
     }
 
-    /// Like [`Attempt::new`], but with a known bucket address, which avoids hashing the key twice.
+    /// Like [`Attempt::new`], but for a known bucket address, which avoids hashing the key twice.
     pub fn at(table: &'a Table, id: BucketId, acquire: Acquire<'a>) -> Self {
         Self {
             acquire,
@@ -88,13 +89,13 @@ impl<'a> Attempt<'a> {
     }
 
     /// Returns true if the planned decision makes the request wait for a lease. A request that
-    /// waits for a lease takes nothing.
+    /// waits for a lease does not take any units.
     pub fn waits_for_lease(&self) -> bool {
         let leased = self.planned.as_ref().and_then(|charge| charge.leased);
         leased.is_some_and(Leased::waits)
     }
 
-    /// Limits the wait of the request to `patience`. The new limit takes effect at the next
+    /// Limits the request's wait to `patience`. The new limit takes effect on the next
     /// [`read`](Self::read).
     pub const fn shorten(&mut self, patience: Nanos) {
         self.acquire.request.patience = patience;
@@ -148,8 +149,8 @@ impl<'a> Attempt<'a> {
         }))
     }
 
-    /// Decides on the request with the bucket in `slot`. A request with a banned key takes nothing.
-    /// A refusal that reaches the penalty's threshold bans the key.
+    /// Decides on the request with the bucket in `slot`. A request with a banned key does not take
+    /// any units. A refusal that reaches the penalty threshold bans the key.
     fn answer(
         &self,
         slot: &mut Slot,
@@ -178,19 +179,19 @@ impl<'a> Attempt<'a> {
                 (answer, Some(leased))
             }
         };
-        // A refusal counts as a strike only if the wait of the request was not bounded. Otherwise,
-        // the bounded wait may be the only reason for the refusal, for example because other
-        // clients have filled this worker.
+        // A refusal counts as a strike only if the request's wait was not bounded. Otherwise, the
+        // refusal may be solely due to the bounded wait, for example because other clients have
+        // filled this worker.
         let strikes = answer.is_refused() && !request.is_wait_bounded();
         if let Some(penalty) = penalty.filter(|_| strikes) {
             slot.ban_history.strike(penalty, now);
-            // A ban by a penalty replaces an operator's ban that has ended, so the slot is no
-            // longer pinned.
+            // A penalty ban replaces an operator's ban that has ended, so the slot is no longer
+            // pinned.
             slot.flags &= !FLAG_PINNED;
         }
         if leased.is_none() {
-            // `note` takes the time of the decision from `answer`, because a request with a cost of
-            // 0 does not store this time in the bucket.
+            // `note` uses the decision time from `answer`, because a request with a cost of 0 does
+            // not store that time in the bucket.
             slot.note(limits, &answer);
         } else {
             let keeps_debt = lease.is_some_and(ByLease::gives_credit);
@@ -211,8 +212,8 @@ impl<'a> Attempt<'a> {
         match self.change.write(store, stats) {
             Ok(Written::Done) => Some(Ok(*charge)),
             Ok(Written::Conflict) => None,
-            // A refusal takes nothing, so the verdict remains valid even though the page was not
-            // written. Only the count of this refusal is lost.
+            // A refused request takes no units, so the verdict remains valid even though the page
+            // was not written. The only loss is that this refusal is not counted.
             Err(GaveUp::Conflicts | GaveUp::Failed) if is_refused(&charge.answer) => {
                 stats.lost_counts = stats.lost_counts.saturating_add(1);
                 Some(Ok(*charge))
@@ -232,7 +233,7 @@ fn is_refused(answer: &Result<BucketDecision, Ban>) -> bool {
 }
 
 impl Table {
-    /// Decides on a request, and takes its cost if the request is admitted.
+    /// Decides on a request, and takes its cost if it is admitted.
     pub fn charge(
         &self,
         store: &mut dyn SharedData,
@@ -243,8 +244,8 @@ impl Table {
         self.charge_at(store, id, acquire, stats)
     }
 
-    /// Like [`Table::charge`], but with a known bucket address, which must match the rule and key
-    /// of `acquire`.
+    /// Like [`Table::charge`], but for a known bucket address, which must match the rule and key of
+    /// `acquire`.
     pub fn charge_at(
         &self,
         store: &mut dyn SharedData,
@@ -270,12 +271,12 @@ impl Table {
 const MAX_FAST_WORDS: usize = 8;
 
 impl Attempt<'_> {
-    /// Decides on the request and updates the page in place, in a single operation of the store.
-    /// Returns `None`, and changes nothing, if the store has no such operation, or if the request
-    /// does not qualify for the fast path.
+    /// Decides on the request and updates the page in place, in a single store operation. Returns
+    /// `None`, and changes nothing, if the store has no such operation, or if the request does not
+    /// qualify for the fast path.
     pub fn decide_in_place(&self, store: &mut dyn SharedData) -> Option<Charge> {
-        // The shared data of the Wasm host has no such operation, and attempting it would cost 2 %
-        // of a decision's instructions.
+        // The Wasm host's shared data has no such operation, and attempting it would cost 2 % of a
+        // decision's instructions.
         if cfg!(target_arch = "wasm32") || !self.acquire.may_be_fast() {
             return None;
         }
@@ -289,7 +290,7 @@ impl Attempt<'_> {
         planned.filter(|_| is_done).map(|charge| *charge)
     }
 
-    /// Decides on the fast path, in the copy of the page that was read.
+    /// Decides on the fast path, using the copy of the page that was read.
     fn plan_fast(&mut self) -> Option<Box<Charge>> {
         if !self.acquire.may_be_fast() {
             return None;
@@ -306,10 +307,10 @@ impl Acquire<'_> {
     }
 
     /// Fast path, which decides in place. The fast path handles most requests: the bucket exists,
-    /// the rule has not changed, the slot has no optional parts that matter, and the request is
-    /// either refused or admitted without a wait. For all other requests, the fast path returns
-    /// `None` and changes nothing. [`Attempt::plan`] then decides instead. For a request that both
-    /// functions can handle, they return the same result.
+    /// the rule has not changed, the slot has no relevant optional parts, and the request is either
+    /// refused or admitted without a wait. For all other requests, the fast path returns `None` and
+    /// changes nothing. [`Attempt::plan`] then decides instead. For requests that both functions
+    /// can handle, they return the same result.
     #[inline]
     fn plan_fast(&self, id: BucketId, mut slot: FastSlot<'_>) -> Option<Box<Charge>> {
         let limits = self.limits;
@@ -349,8 +350,9 @@ impl Acquire<'_> {
     }
 }
 
-/// Returns the root for this origin. The root identifies the requests that wait in a bucket and
-/// have been promised a time. The root is never 0, because 0 means that there is no promise.
+/// Returns the root that corresponds to this origin. The root identifies the requests that are
+/// waiting in a bucket and have been promised a time. The root is never 0, because 0 means that
+/// there is no promise.
 pub(crate) fn root_of(origin: u32) -> u64 {
     u64::from(origin).saturating_add(1)
 }
@@ -362,28 +364,27 @@ pub struct Receipt {
     pub(crate) id: BucketId,
     pub(crate) taken: Taken,
     pub(crate) origin: u32,
-    /// If the request waits, the rule version under which `taken` is valid. After an edit, this is
-    /// the version to which `taken` was converted.
+    /// If the request is waiting, the rule version under which `taken` is valid. After an edit,
+    /// this is the version that `taken` was converted to.
     pub(crate) version: u32,
-    /// If the request waits, the root that identifies the group of waiting requests to which it
-    /// belongs (see [`root_of`]). Otherwise 0.
+    /// If the request is waiting, the root that identifies its group of waiting requests (see
+    /// [`root_of`]). Otherwise 0.
     pub(crate) root: u64,
     /// True if the lease covered the cost, so that the local limits were not charged.
     pub(crate) is_leased: bool,
-    /// Time at which the request took permits, which it returns at its end. `None` if the request
-    /// took no permits. In that case, it returns none, even if an edit has since added a limit on
-    /// requests in flight.
+    /// Time at which the request took permits, to be returned when the request ends. `None` if the
+    /// request took no permits. In that case, it returns none, even if an edit has since added an
+    /// in-flight limit.
     pub(crate) permits_at: Option<Nanos>,
-    /// Time at which the leased tokens that covered the cost expire. Zero if no leased tokens were
-    /// taken.
+    /// Expiry time of the leased tokens that covered the cost. Zero if no leased tokens were taken.
     pub(crate) tokens_end: Nanos,
-    /// Number of Envoys by which the limits were divided when the cost was taken; 0 if the limits
+    /// Number of Envoys that the limits were divided by when the cost was taken; 0 if the limits
     /// were not divided.
     pub(crate) envoys: u32,
 }
 
 impl Receipt {
-    /// Creates a receipt for `request`, before the request takes units from the bucket in `slot`.
+    /// Creates a receipt for `request` before the request takes units from the bucket in `slot`.
     pub(crate) fn new(id: BucketId, slot: &Slot, request: &BucketRequest) -> Self {
         Self::of(id, Taken::new(&slot.bucket, request), slot.origin)
     }
@@ -443,10 +444,10 @@ impl Receipt {
     }
 }
 
-/// Counters for the side effects of decisions.
+/// Counters for side effects of decisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreStats {
-    /// Number of new buckets that did not evict another bucket.
+    /// Number of new buckets that did not cause an eviction.
     pub created: u64,
     /// Number of idle buckets that were evicted.
     pub evicted_lossless: u64,
@@ -454,14 +455,14 @@ pub struct StoreStats {
     pub evicted_lossy: u64,
     /// Number of retries after conflicts.
     pub cas_retries: u64,
-    /// Number of decisions given up after too many conflicts.
+    /// Number of decisions abandoned after too many conflicts.
     pub cas_give_ups: u64,
-    /// Number of refusals that could not be counted in their bucket.
+    /// Number of refusals that could not be recorded in their bucket.
     pub lost_counts: u64,
     /// Number of requests whose cost could not be given back. The units stay taken until they
     /// expire.
     pub lost_returns: u64,
-    /// Number of responses that could not be counted for their upstream.
+    /// Number of responses that could not be counted towards their upstream's health.
     pub lost_responses: u64,
 }
 
@@ -477,7 +478,7 @@ impl StoreStats {
     }
 }
 
-/// Reason why the store could not decide.
+/// Reason why the store could not make a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GaveUp {
     /// Too many conflicts with other workers.
@@ -486,10 +487,9 @@ pub enum GaveUp {
     Failed,
     /// The page has a format version that this code does not know.
     UnknownPage,
-    /// The page is full, and every candidate for eviction is banned by an operator or holds
-    /// permits.
+    /// The page is full, and every eviction candidate is banned by an operator or holds permits.
     PageFull,
-    /// The bucket belongs to a newer version of the rule than this worker has.
+    /// The bucket was written under a newer version of the rule than this worker has.
     Outdated,
 }
 

@@ -11,7 +11,7 @@ use crate::shared_data::{SharedData, Written};
 use crate::table::Table;
 use crate::table::{Age, LiveRule};
 
-/// An operator's request to ban or unban a key under a rule.
+/// An operator's request to ban or unban a key for a rule.
 #[derive(Clone, Copy, Debug)]
 pub struct SetBan<'a> {
     /// The rule.
@@ -27,12 +27,12 @@ pub struct SetBan<'a> {
 /// A change to the ban of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BanChange {
-    /// Bans the key for this duration from now on, or forever if `None`. An earlier ban that would
-    /// end later keeps its end, but becomes an operator's ban.
+    /// Bans the key for this duration, starting now, or forever if `None`. An earlier ban with a
+    /// later end keeps its end, but becomes an operator's ban.
     Banned(Option<Nanos>),
     /// Like [`BanChange::Banned`], but replaces any earlier ban, even a ban with a later end.
     Replaced(Option<Nanos>),
-    /// Unbans the key, and forgets its strikes and past bans.
+    /// Unbans the key and clears its strikes and past bans.
     Free,
 }
 
@@ -109,7 +109,8 @@ impl Setting<'_> {
     }
 }
 
-/// Bans the key from `now` on. An earlier ban with a later end is kept unless `replaces` is true.
+/// Bans the key starting at `now`. An earlier ban with a later end is kept unless `replaces` is
+/// true.
 fn impose(slot: &mut Slot, now: Nanos, span: Option<Nanos>, replaces: bool) {
     let mut ban_history = slot.ban_history;
     ban_history.impose(now, span);
@@ -125,7 +126,7 @@ fn impose(slot: &mut Slot, now: Nanos, span: Option<Nanos>, replaces: bool) {
 }
 
 impl Table {
-    /// Bans or unbans a key, and returns its bucket as it was before the change. If there is no
+    /// Bans or unbans a key, and returns its bucket's state before the change. If there is no
     /// bucket, a ban creates one and an unban has no effect.
     pub fn set_ban(
         &self,
@@ -138,7 +139,7 @@ impl Table {
     }
 
     /// Like [`Table::set_ban`], but changes nothing unless `only_if` returns true for the bucket.
-    /// Also returns the effect of the call.
+    /// Also returns the call's effect.
     pub fn set_ban_if(
         &self,
         store: &mut dyn SharedData,

@@ -1,9 +1,9 @@
-//! Changes one page in separate steps: reads it, changes a slot, and writes it back. If another
-//! worker has written the page in the meantime, the steps are repeated.
+//! Changes a page in separate steps: reads it, changes a slot, and writes it back. If another
+//! worker wrote the page in the meantime, the steps are repeated.
 //!
-//! Every operation that changes a bucket uses [`PageChange`]: requests, returned costs, bans,
-//! leases, resets and the sweep. Each step is a function, so that a test model can run other
-//! workers between the steps.
+//! Every operation that changes a bucket uses [`PageChange`]: decisions on requests, returned
+//! costs, bans, leases, resets and the sweep. Each step is a function of its own, so that a test
+//! model can run other workers between the steps.
 
 use loudou_limiter::{Clock, Limits};
 
@@ -13,19 +13,19 @@ use crate::shared_data::{Cas, MAX_RETRIES, SharedData, Written};
 use crate::table::{Age, LiveRule};
 use crate::table::{BucketId, StoreKey, Table};
 
-/// A page that is being changed. Call [`read`](Self::read) and [`write`](Self::write) alternately
+/// A page change in progress. Call [`read`](Self::read) and [`write`](Self::write) alternately
 /// until a write succeeds.
 #[derive(Debug)]
 pub(crate) struct PageChange<'a> {
     table: &'a Table,
     pub(crate) id: BucketId,
-    /// Key of the bucket. If the bucket is new, the key is stored as its name.
+    /// The bucket's key. If the bucket is new, this key is stored as its name.
     key: &'a str,
     pub(crate) page_key: StoreKey,
-    /// The page as it was read. After a change, this is the page to write.
+    /// The page as read from the store. After a change, this is the page to write.
     pub(crate) page: PageBytes,
     expected: Cas,
-    /// Outcome of the eviction for a new bucket. `None` if the change creates no bucket.
+    /// Outcome of the eviction for a new bucket. `None` if the change does not create a bucket.
     created: Option<Evicted>,
     tries: u32,
 }
@@ -76,7 +76,7 @@ impl<'a> PageChange<'a> {
         Ok((Some(index), slot))
     }
 
-    /// Makes room for a new bucket, and returns its initial slot.
+    /// Makes room for a new bucket and returns its initial slot.
     pub(crate) fn begin(
         &mut self,
         rule: &dyn LiveRule,
@@ -89,7 +89,7 @@ impl<'a> PageChange<'a> {
         Ok(Slot::new((rule, limits), self.id, origin, clock))
     }
 
-    /// Writes the slot at `index`, or appends the slot if there is no index.
+    /// Writes the slot at `index`, or appends it if there is no index.
     pub(crate) fn put(&mut self, index: Option<usize>, slot: &Slot) {
         match index {
             Some(index) => self.page.replace(index, slot),

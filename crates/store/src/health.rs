@@ -1,11 +1,11 @@
-//! Health of an upstream: the error rate of its recent responses, and the failing state that an
-//! [`UpstreamCondition`] derives from this rate.
+//! Health of an upstream: the error rate of its recent responses, and whether it counts as failing,
+//! which an [`UpstreamCondition`] derives from this rate.
 //!
 //! The time window consists of ten slots, which start at multiples of the slot length. The newest
-//! slot is still in progress, so the window covers at least nine tenths of its nominal length. The
+//! slot is still being filled, so the window covers at least nine tenths of its nominal length. The
 //! failing state is updated at each response and at the start of each slot. The error rate changes
-//! only at these times, so all readers of the same counts see the same state, no matter when they
-//! read it.
+//! only at these times, so all readers of the same counts see the same state, regardless of when
+//! they read it.
 
 use alloc::vec::Vec;
 
@@ -21,17 +21,17 @@ const VERSION: u8 = 1;
 /// Encoded size of a [`Health`], in bytes.
 pub const HEALTH_BYTES: usize = 2 + 3 * size_of::<u64>() + SLOTS * size_of::<u64>();
 
-/// Numbers of responses and errors.
+/// Response and error counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Number of all responses, including errors.
+    /// Total number of responses, including errors.
     pub responses: u32,
     /// Number of errors.
     pub errors: u32,
 }
 
 impl Count {
-    /// Compares the error rate with `share` without a division. Returns `Greater` if the error rate
+    /// Compares the error rate with `share` without dividing. Returns `Greater` if the error rate
     /// is higher.
     fn compare(self, share: loudou_limiter::Decimal) -> core::cmp::Ordering {
         let errors = u64::from(self.errors).saturating_mul(1_000);
@@ -103,7 +103,7 @@ impl Health {
         self.newest = self.newest.max(current);
     }
 
-    /// Counts a response of the upstream.
+    /// Counts a response from the upstream.
     pub fn respond(&mut self, when: &UpstreamCondition, is_error: bool, now: Nanos) {
         self.advance(when, now);
         if let Some(count) = self.newest_count() {

@@ -1,5 +1,4 @@
-//! Leases of buckets: requests take tokens from a lease, and responses from the relay update the
-//! lease.
+//! Bucket leases: requests take tokens from a lease, and the relay's responses update it.
 
 use loudou_limiter::lease::{Lease, LeaseVerdict, Phase, Terms};
 use loudou_limiter::{BucketDecision, BucketRequest, Clock, Limits};
@@ -15,20 +14,20 @@ use crate::table::{BucketId, Table};
 /// Terms on which a request takes tokens from its bucket's lease.
 #[derive(Clone, Copy, Debug)]
 pub struct ByLease<'a> {
-    /// The limits, in the form in which the fleet shares them.
+    /// The limits, in the form that the fleet shares.
     pub terms: &'a Terms,
-    /// Phase of the request's wait for the lease.
+    /// Current phase of the request's wait for the lease.
     pub phase: Phase,
-    /// True if a request may be held until the engine answers. Otherwise, a request that exceeds
+    /// True if a request may be held until the engine responds. Otherwise, a request that exceeds
     /// the credit is refused.
     pub holds: bool,
     /// True if the engine is unreachable.
     pub is_down: bool,
-    /// Decision on requests while the engine is unreachable.
+    /// How requests are decided while the engine is unreachable.
     pub outage: Outage,
 }
 
-/// Decision on requests while the engine is unreachable.
+/// How requests are decided while the engine is unreachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outage {
     /// The local bucket decides, with the limits divided by this number of Envoys.
@@ -39,10 +38,10 @@ pub enum Outage {
     Refuse,
 }
 
-/// Effect of a request on the lease of its bucket.
+/// A request's effect on its bucket's lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leased {
-    /// Verdict of the lease.
+    /// The lease's verdict.
     pub verdict: LeaseVerdict,
     /// True if this Envoy should ask the engine for more tokens.
     pub is_due: bool,
@@ -53,13 +52,13 @@ pub struct Leased {
 pub struct LeaseOf<'a> {
     /// The rule.
     pub rule: &'a dyn LiveRule,
-    /// The limits of the key.
+    /// The key's limits.
     pub limits: &'a Limits,
-    /// [`limits`](Self::limits) in the form in which the fleet shares them.
+    /// [`limits`](Self::limits), in the form that the fleet shares.
     pub terms: &'a Terms,
     /// The key.
     pub key: &'a str,
-    /// Address of the bucket.
+    /// The bucket's address.
     pub id: BucketId,
     /// The current time.
     pub clock: Clock,
@@ -146,12 +145,12 @@ impl<'a> Leasing<'a> {
 }
 
 impl Leased {
-    /// Returns true if the request waits for the lease.
+    /// Returns true if the request must wait for the lease.
     pub const fn waits(self) -> bool {
         matches!(self.verdict, LeaseVerdict::Wait { .. })
     }
 
-    /// Returns true if the engine was unreachable, so that [`Outage`] decided.
+    /// Returns true if the decision was made by [`Outage`] because the engine was unreachable.
     pub const fn is_local(self) -> bool {
         matches!(self.verdict, LeaseVerdict::Local)
     }
@@ -168,8 +167,8 @@ impl ByLease<'_> {
         self.terms.settings().credit > 0
     }
 
-    /// Decides on the request with the slot's lease, or with [`Outage`] while the engine is
-    /// unreachable. A request that must wait for the lease takes nothing.
+    /// Decides on the request using the slot's lease, or using [`Outage`] while the engine is
+    /// unreachable. A request that must wait for the lease does not take any units.
     pub(crate) fn answer(
         &self,
         slot: &mut Slot,
@@ -207,8 +206,8 @@ impl ByLease<'_> {
 }
 
 impl Table {
-    /// Changes the lease of a bucket. After a conflict, `change` is called again with the current
-    /// lease. Only the result of the last call is stored.
+    /// Changes a bucket's lease. After a conflict, `change` is called again with the lease as it is
+    /// then. Only the result of the last call is stored.
     pub fn lease(
         &self,
         store: &mut dyn SharedData,

@@ -1,24 +1,24 @@
 //! Bounded store for Loudou's buckets. This crate keeps at most a fixed number of buckets in a
-//! key-value store that cannot list, delete or expire keys. Workers share the store without locks,
-//! so they never wait for each other.
+//! key-value store that cannot list, delete or expire keys. Workers share the store without
+//! locking, so they never wait for each other.
 //!
-//! [`SharedData`] is the interface of that key-value store, with exactly the semantics of Envoy's
-//! shared data. Buckets are stored in pages ([`page`]), and [`Table`] finds the page of a bucket
-//! with a seeded hash of its rule and key.
+//! [`SharedData`] is the interface to that key-value store, with exactly the semantics of Envoy's
+//! shared data. Buckets are stored in pages ([`page`]), and [`Table`] locates a bucket's page using
+//! a seeded hash of its rule and key.
 //!
-//! The following types and functions change stored values, all with compare-and-swap:
+//! The following types and functions change stored values, all using compare-and-swap:
 //!
 //! - [`Acquire`] decides on a request and takes its cost.
-//! - [`Release`] gives back the cost of a request.
-//! - [`Leasing`] changes a bucket's lease of limits that a fleet of Envoys shares.
+//! - [`Release`] gives back a request's cost.
+//! - [`Leasing`] changes a bucket's lease on limits that a fleet of Envoys shares.
 //! - [`SetBan`] bans or unbans a key, and the sweep converts buckets after an edit of their rule.
 //! - [`swap`](mod@swap) changes values other than pages.
 //!
 //! [`names`] stores the printable keys in values separate from the pages, and [`scan`] searches
 //! many pages for a string. [`memory`] and [`paged`] are stores for tests and replays, and
-//! [`overlay`] is a store for previews. [`upstreams`] counts the responses of upstreams
-//! ([`health`]), and [`top`] counts the most frequent keys. The store accesses rules only through
-//! the [`LiveRule`] trait.
+//! [`overlay`] is a store for previews. [`upstreams`] counts responses from upstreams ([`health`]),
+//! and [`top`] counts the most frequent keys. The store accesses rules only through the
+//! [`LiveRule`] trait.
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(

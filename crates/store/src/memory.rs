@@ -1,11 +1,11 @@
-//! In-memory shared data with the semantics of Envoy's shared data, for tests, models and replays.
+//! In-memory shared data with the same semantics as Envoy's, for tests, models and replays.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::shared_data::{CAS_OVERWRITE, Cas, PlanPatch, SharedData, StoreFailed, Written};
 
-/// A store with one version counter for all keys, as in Envoy.
+/// A store with a single version counter for all keys, as in Envoy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStore {
     values: BTreeMap<Vec<u8>, (Vec<u8>, Cas)>,
@@ -26,7 +26,7 @@ impl MemoryStore {
         self.values.len()
     }
 
-    /// Returns true if nothing was ever written.
+    /// Returns true if nothing has ever been written.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }

@@ -1,6 +1,6 @@
-//! Printable keys of a page's buckets. These names are stored in a separate value, which is written
-//! only when a bucket is created. The page that every request reads and writes therefore stays
-//! small.
+//! Printable keys of the buckets in a page. These names are stored in a separate value, which is
+//! written only when a bucket is created. The page, which every request reads and writes, therefore
+//! stays small.
 //!
 //! ```text
 //! names  "LN" | version u8 | entry…      entry  fingerprint u64 | length u8 | bytes
@@ -16,9 +16,9 @@ const MAGIC: [u8; 3] = *b"LN\x01";
 pub(crate) const KIND: u8 = b'n';
 /// Maximum stored size of a key, in bytes. Longer keys are truncated.
 pub const MAX_KEY: usize = 128;
-/// Maximum number of names for one page. Two workers may add names at the same time, each for a
-/// different version of the page. There is room for twice as many names as buckets, so that the
-/// names of both workers are kept.
+/// Maximum number of names for one page. Two workers may add names at the same time, each based on
+/// a different version of the page. There is room for twice as many names as buckets, so that both
+/// workers' names are kept.
 pub const ENTRIES: usize = 2 * SLOTS;
 
 /// Maximum encoded size of `entries` names with keys of `key` bytes.
@@ -27,7 +27,8 @@ pub const fn bytes(entries: usize, key: usize) -> usize {
     entries.saturating_mul(entry).saturating_add(MAGIC.len())
 }
 
-/// Iterates over the fingerprints and keys in stored names. An unreadable value counts as empty.
+/// Iterates over the fingerprints and keys in stored names. An unreadable value is treated as
+/// empty.
 pub(crate) fn entries(bytes: &[u8]) -> impl Iterator<Item = (u64, &str)> {
     let mut rest = bytes.strip_prefix(&MAGIC).unwrap_or_default();
     let entries = core::iter::from_fn(move || {
@@ -40,14 +41,14 @@ pub(crate) fn entries(bytes: &[u8]) -> impl Iterator<Item = (u64, &str)> {
     entries.filter_map(|(fingerprint, name)| Some((fingerprint, core::str::from_utf8(name).ok()?)))
 }
 
-/// Stored names of a page's buckets.
+/// Stored names of the buckets in a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
     entries: Vec<(u64, String)>,
 }
 
 impl Names {
-    /// Decodes names. An unreadable value counts as empty.
+    /// Decodes names. An unreadable value is treated as empty.
     pub fn decode(bytes: &[u8]) -> Self {
         let entries = entries(bytes).map(|(fingerprint, name)| (fingerprint, name.to_string()));
         Self {
@@ -77,14 +78,14 @@ impl Names {
             .map(|(_, name)| name.as_str())
     }
 
-    /// Returns true if there is no room for another name, so that the next name replaces an old
-    /// name.
+    /// Returns true if there is no room for another name, so that the next name replaces an
+    /// existing one.
     pub fn is_full(&self) -> bool {
         self.entries.len() >= ENTRIES
     }
 
-    /// Adds a key. If there is no room, first removes names of buckets that are no longer in
-    /// `page`.
+    /// Adds a key. If there is no room, names of buckets that are no longer in `page` are removed
+    /// first.
     pub fn add(&mut self, fingerprint: u64, key: &str, page: &Page) {
         self.entries.retain(|(own, _)| *own != fingerprint);
         while self.is_full() {

@@ -1,8 +1,8 @@
-//! Shared data for previews: reads return the values of the underlying store, and writes are kept
-//! in separate memory.
+//! Shared data for previews: reads return the underlying store's values, and writes go to separate
+//! memory.
 //!
 //! Each value is read from the underlying store only once. To the user of an overlay, a value
-//! therefore never changes and causes no conflicts, even while other workers write to the
+//! therefore never changes and never causes conflicts, even while other workers write to the
 //! underlying store.
 
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use crate::shared_data::{CAS_OVERWRITE, Cas, SharedData, StoreFailed, Written};
 /// Version of a value that the overlay has read but not written.
 const FIRST: Cas = 1;
 
-/// Shared data on top of other shared data, to which it never writes.
+/// Shared data layered on top of other shared data, to which it never writes.
 pub struct Overlay<'a> {
     below: &'a mut dyn SharedData,
     /// Entries, sorted by key.
@@ -24,7 +24,7 @@ struct Entry {
     key: Vec<u8>,
     /// Value in the underlying store; `None` if the key is missing there.
     read: Option<Vec<u8>>,
-    /// Value that was written to the overlay, and its version.
+    /// Value written to the overlay, and its version.
     written: Option<(Vec<u8>, Cas)>,
 }
 
@@ -46,14 +46,14 @@ impl<'a> Overlay<'a> {
         }
     }
 
-    /// Discards the writes, but keeps the values that were read.
+    /// Discards the writes, but keeps the values that have been read.
     pub fn undo(&mut self) {
         for entry in &mut self.entries {
             entry.written = None;
         }
     }
 
-    /// Returns the entry of a key. The first access reads the value from the underlying store.
+    /// Returns the entry of a key. On first access, the value is read from the underlying store.
     fn entry(&mut self, key: &[u8]) -> Result<&mut Entry, StoreFailed> {
         let found = self
             .entries
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(value(&mut below, b"new"), None);
     }
 
-    /// A store that returns a different value at each read.
+    /// A store that returns a different value on each read.
     struct ChangingStore(u8);
 
     impl SharedData for ChangingStore {

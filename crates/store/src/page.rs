@@ -1,4 +1,4 @@
-//! A page stores up to [`SLOTS`] buckets in one value of the store.
+//! A page stores up to [`SLOTS`] buckets in a single store value.
 //!
 //! ```text
 //! page  "LP" | version u8 | slots u8 | origins u32 | slot…                 8 bytes + slots
@@ -15,22 +15,22 @@
 //!       word u64…
 //! ```
 //!
-//! Numbers are little-endian. Trailing zeros are omitted from a bucket's words, and from the list
-//! of remaining units that follows a lease. One field stores either of two times: the expiry of
-//! permits, which is after the last touch of the bucket, or the start of a run of refusals, which
-//! is not after the last touch ([`codec::Instant`]).
+//! Numbers are little-endian. Trailing zeros are omitted both from a bucket's words and from the
+//! list of remaining units that follows a lease. One field stores one of two times: the expiry of
+//! permits, which is later than the bucket's last touch, or the start of a run of refusals, which
+//! is not later ([`codec::Instant`]).
 //!
-//! A slot stores the time at which it becomes idle and the time until which requests in flight hold
-//! permits. Eviction therefore does not need the rule or its limits ([`mod@victim`]).
+//! A slot records when it becomes idle and how long in-flight requests hold permits. Eviction
+//! therefore needs neither the rule nor its limits ([`mod@victim`]).
 //!
-//! Each slot has an *origin*, a number that is assigned when the bucket is created, and again when
-//! an edit of the rule converts the bucket's state. The receipt of a request stores the origin. If
-//! the slot has a different origin when the request ends, the cost is not given back, because the
-//! new state does not include the cost.
+//! Each slot has an *origin*, a number that is assigned when the bucket is created and again when
+//! an edit of the rule converts the bucket's state. A request's receipt stores the origin. If the
+//! slot has a different origin when the request ends, the cost is not given back, because the new
+//! state does not include it.
 //!
-//! Old and new code run at the same time while Envoy drains, and pages are never deleted. Each
-//! format version therefore has separate pages ([`KIND`]), and a reader does not touch pages with
-//! an unknown version.
+//! Old and new code run side by side while Envoy drains, and pages are never deleted. Each format
+//! version therefore has its own pages ([`KIND`]), and a reader does not touch pages with an
+//! unknown version.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -53,7 +53,7 @@ mod victim;
 
 /// Maximum number of buckets in a page.
 pub const SLOTS: usize = 16;
-/// Size of a page's head, in bytes.
+/// Size of a page head, in bytes.
 pub const PAGE_HEAD: usize = 8;
 /// Size of a slot without its words and optional parts, in bytes.
 const SLOT_HEAD: usize = 49;
@@ -61,33 +61,33 @@ const SLOT_HEAD: usize = 49;
 const MAX_COUNT: u8 = 16;
 const MAGIC: [u8; 2] = *b"LP";
 const VERSION: u8 = 9;
-/// Prefix of the store keys of pages. The prefix includes the format version, so that different
-/// versions of the code use different pages. Otherwise, pages of an unknown format would remain
+/// Prefix of the store keys of pages. The prefix includes the format version, so that code versions
+/// with different formats use different pages. Otherwise, pages in an unknown format would remain
 /// until Envoy restarts, and requests to their buckets would fall back to `on_error`.
 pub const KIND: u8 = VERSION;
 /// Largest number that fits in five bytes.
 const MAX_U40: u64 = (1 << 40) - 1;
 
-/// Flag for an operator's ban. The bucket is never evicted while this ban is in effect. A ban by a
-/// penalty does not pin the bucket, because a client that can make up many keys could fill the
+/// Flag for an operator's ban. The bucket is never evicted while this ban is in effect. A penalty
+/// ban does not pin the bucket, because a client that can make up arbitrary keys could fill the
 /// store with pinned buckets.
 pub const FLAG_PINNED: u8 = 2;
-/// Flag that is set if evicting the bucket would lose units even when all its capacity is
+/// Flag that is set if evicting the bucket would lose units even when its full capacity is
 /// available. An example is a token bucket that starts with fewer tokens than its capacity and is
 /// now full.
 pub const FLAG_KEEPS_GAIN: u8 = 4;
 
-/// Time for which a debt protects its slot from eviction after the last touch.
+/// How long a debt protects its slot from eviction after the last touch.
 const MAX_DEBT_AGE: Nanos = Nanos::from_secs(60);
 
-/// Maximum time between successive refusals of the same run, with an error of up to one [`Tick`]. A
-/// later refusal starts a new run. Admitted requests in between do not end a run, because a key
-/// just over its limit is alternately admitted and refused.
+/// Maximum time between successive refusals in the same run, accurate to one [`Tick`]. A refusal
+/// after a longer gap starts a new run. Requests admitted in between do not end a run, because the
+/// requests of a key just over its limit are alternately admitted and refused.
 pub const RUN_GAP: Nanos = Nanos::from_secs(60);
 
 /// Usual maximum size of a slot with this many words, in bytes. A slot can be larger if it has bans
-/// or strikes, requests in flight or held requests, a log that lost capacity, or both a refusal and
-/// units given back.
+/// or strikes, in-flight or held requests, a log that lost capacity, or both a refusal and units
+/// given back.
 pub const fn slot_bytes(words: usize) -> usize {
     words
         .saturating_mul(size_of::<u64>())
@@ -95,8 +95,8 @@ pub const fn slot_bytes(words: usize) -> usize {
         .saturating_add(GIVEN_BYTES)
 }
 
-/// Returns [`FLAG_KEEPS_GAIN`] if a full bucket with these limits has more units than a new bucket,
-/// and 0 otherwise.
+/// Returns [`FLAG_KEEPS_GAIN`] if a full bucket with these limits holds more units than a new
+/// bucket, and 0 otherwise.
 pub(crate) fn gain_flag(limits: &Limits) -> u8 {
     if limits.forgets_losslessly() {
         0
@@ -116,9 +116,9 @@ pub struct Slot {
     pub version: u32,
     /// Time at which the bucket becomes idle, in milliseconds, rounded up.
     pub idle_at_ms: u64,
-    /// Time until which requests in flight hold permits, in milliseconds, rounded up; 0 if there
-    /// are no permits. Permits whose return is lost expire at this time at the latest, even if
-    /// other limits of the bucket are busy for longer.
+    /// Time until which in-flight requests hold permits, in milliseconds, rounded up; 0 if there
+    /// are no permits. Permits that are never returned expire at this time at the latest, even if
+    /// other limits of the bucket stay busy longer.
     pub held_until_ms: u64,
     /// Number of admitted requests.
     pub admitted: u64,
@@ -127,8 +127,8 @@ pub struct Slot {
     /// Time of the last refusal. Meaningless if `refused` is 0.
     pub refused_at: Tick,
     /// Start of the most recent run of refusals, in milliseconds, rounded down. 0 if unknown. The
-    /// start is lost when requests in flight hold permits, because `held_until_ms` is stored in the
-    /// same field of the page.
+    /// start is lost while in-flight requests hold permits, because `held_until_ms` is stored in
+    /// the same field of the page.
     pub refused_since_ms: u64,
     /// [`FLAG_PINNED`] and [`FLAG_KEEPS_GAIN`].
     pub flags: u8,
@@ -136,27 +136,28 @@ pub struct Slot {
     pub origin: u32,
     /// Bans and strikes.
     pub ban_history: BanHistory,
-    /// This Envoy's lease, if a fleet shares the limits; `None` while the lease would be empty.
+    /// This Envoy's lease, if the limits are shared by a fleet; `None` while the lease would be
+    /// empty.
     pub lease: Option<Box<Lease>>,
-    /// Time of the last touch, and state of the limits.
+    /// Time of the last touch, and the state of the limits.
     pub bucket: Bucket,
 }
 
 /// The buckets of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// Counter from which slots get their origins. Wraps around.
+    /// Counter used to assign origins to slots. Wraps around.
     pub origins: u32,
     /// The buckets, at most [`SLOTS`].
     pub slots: Vec<Slot>,
 }
 
-/// Error for bytes that this code cannot decode as a page.
+/// Error for bytes that cannot be decoded as a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownPage;
 
 impl Slot {
-    /// Counts a decision that was made at `now`.
+    /// Counts a decision made at `now`.
     pub(crate) fn count(&mut self, is_refused: bool, now: Nanos) {
         if is_refused {
             let at = now.max(self.bucket.last);
@@ -176,10 +177,9 @@ impl Slot {
         (self.refused > 0).then(|| self.refused_at.before(now))
     }
 
-    /// Returns the start of the current run of refusals. Returns `None` if there is no run at
+    /// Returns the start of the current run of refusals. Returns `None` if no run is in progress at
     /// `now`, or if the start of the run is unknown. The result is never after `now`. It is never
-    /// before the first request of the bucket, because only a refusal by this bucket sets the
-    /// start.
+    /// before the bucket's first request, because only a refusal by this bucket sets the start.
     pub fn refused_since(&self, now: Nanos) -> Option<Nanos> {
         let is_known = self.refused_since_ms > 0 && self.refused_within(RUN_GAP, now);
         is_known.then(|| Nanos::from_millis(self.refused_since_ms).min(now))
@@ -190,7 +190,7 @@ impl Slot {
         self.refused > 0 && self.refused_at.is_within(span, now)
     }
 
-    /// Returns true if an operator's ban is in force, which protects the bucket from eviction.
+    /// Returns true if an operator's ban is in effect, which protects the bucket from eviction.
     pub fn is_pinned(&self, now: Nanos) -> bool {
         self.flags & FLAG_PINNED != 0 && self.ban_history.ban(now).is_some()
     }
@@ -258,18 +258,18 @@ pub enum Evicted {
     Lossy,
 }
 
-/// Error for a full page in which an operator's ban or permits protect every bucket that the new
-/// bucket could replace.
+/// Error for a full page in which every bucket that the new bucket could replace is protected by an
+/// operator's ban or by permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageFull;
 
 impl Slot {
-    /// Returns true if evicting the bucket loses no state.
+    /// Returns true if the bucket can be evicted without losing state.
     pub const fn is_idle(&self, now_ms: u64) -> bool {
         is_idle(self.idle_at_ms, self.flags, now_ms)
     }
 
-    /// Updates `idle_at_ms` and `held_until_ms` after a decision by the bucket's limits.
+    /// Updates `idle_at_ms` and `held_until_ms` after a decision made by the bucket's limits.
     pub(crate) fn note(&mut self, limits: &Limits, answer: &BucketDecision) {
         let after = |span| answer.at().saturating_add(span).millis_ceil();
         let held = limits.held_for(answer).map_or(0, after);
@@ -279,11 +279,11 @@ impl Slot {
         self.idle_at_ms = idle.max(self.held_until_ms);
     }
 
-    /// Like [`Slot::note`], but for the lease. Must be called after `note`. Debt from requests that
-    /// were admitted on credit protects the slot from eviction, as permits do, because an eviction
-    /// would cancel the debt. Debt from requests that were admitted during an outage does not
-    /// protect the slot. Otherwise, clients that make up keys could fill the pages with slots that
-    /// cannot be evicted.
+    /// Like [`Slot::note`], but for the lease. Must be called after `note`. Debt from requests
+    /// admitted on credit protects the slot from eviction, as permits do, because evicting the slot
+    /// would cancel the debt. Debt from requests admitted during an outage does not protect the
+    /// slot. Otherwise, clients that make up keys could fill the pages with slots that cannot be
+    /// evicted.
     pub(crate) fn note_lease(&mut self, now: Nanos, keeps_debt: bool) {
         let Some(lease) = self.lease.as_deref() else {
             return;
@@ -351,10 +351,10 @@ impl SlotHead {
 
 // Time of a bucket's last refusal, encoded in three bytes.
 
-/// Number of bits by which a time in nanoseconds is shifted to convert it to ticks. A tick is 2^28
-/// ns, about a quarter of a second.
+/// Number of bits to shift a time in nanoseconds by to convert it to ticks. A tick is 2^28 ns,
+/// about a quarter of a second.
 const TICK_BITS: u32 = 28;
-/// Mask of the tick counter, which counts modulo 2^24.
+/// Mask for the tick counter, which wraps around at 2^24.
 const MASK: u64 = (1 << 24) - 1;
 
 /// A time with a resolution of a quarter of a second, modulo 52 days.
@@ -368,8 +368,9 @@ impl Tick {
         Self(bytes.first_chunk().copied().unwrap_or_default())
     }
 
-    /// Returns the most recent time, up to `now`, at which this tick started. Ticks repeat every 52
-    /// days. For an older tick, the result is too late by a multiple of 52 days.
+    /// Returns the most recent time, no later than `now`, at which this tick started. Tick values
+    /// repeat every 52 days. If the tick is older than that, the result is too late by a multiple
+    /// of 52 days.
     pub fn before(self, now: Nanos) -> Nanos {
         let [a, b, c] = self.0;
         let own = u64::from(u32::from_le_bytes([a, b, c, 0]));
@@ -379,7 +380,7 @@ impl Tick {
         Nanos::new(last.saturating_sub(ago) << TICK_BITS)
     }
 
-    /// Returns true if the tick ended within `span` before `now`, or has not ended yet.
+    /// Returns true if the tick ended within `span` before `now` or has not ended yet.
     pub fn is_within(self, span: Nanos, now: Nanos) -> bool {
         let end = self.before(now).saturating_add(Nanos::new(1 << TICK_BITS));
         now.since(end) < span
@@ -416,14 +417,14 @@ mod tests {
             prop_assert!(read <= at && at - read < TICK, "{read} for {at} at {now}");
         }
 
-        /// Checks that a time from a clock that is slightly ahead counts as the current time.
+        /// Checks that a time from a clock that is slightly ahead is treated as the current time.
         #[test]
         fn one_tick_ahead_is_now(now in 0..u64::MAX / 2, ahead in 0..TICK) {
             let (at, now) = (Nanos::new(now + ahead), Nanos::new(now));
             prop_assert!(Tick::of(at).is_within(Nanos::new(1), now));
         }
 
-        /// Checks that a refusal counts for the whole span, and for at most one tick longer.
+        /// Checks that a refusal counts for the entire span, and for at most one tick longer.
         #[test]
         fn a_span_is_kept_to_a_tick(at in 0..u64::MAX / 2, ago in 0..TURN - 2 * TICK, span in 1..u64::MAX / 2) {
             let now = Nanos::new(at + ago);

@@ -1,7 +1,7 @@
-//! In-memory shared data for a single table and a single thread, as in a replay.
+//! In-memory shared data for a single table used by a single thread, as in a replay.
 //!
 //! Pages are looked up by number instead of by store key. Names are not stored, because a replay
-//! computes the keys. Otherwise, the semantics are as in [`MemoryStore`].
+//! computes the keys itself. Otherwise, the semantics are the same as in [`MemoryStore`].
 
 use alloc::vec::Vec;
 
@@ -13,7 +13,7 @@ use crate::shared_data::{CAS_OVERWRITE, Cas, SharedData, StoreFailed, Written};
 #[derive(Clone, Debug)]
 pub struct PagedStore {
     namespace: Vec<u8>,
-    /// Pages by number. Version 0 means that the page was never written.
+    /// Pages by number. Version 0 means that the page has never been written.
     pages: Vec<(Vec<u8>, Cas)>,
     last_cas: Cas,
     /// Values that are neither pages nor names.

@@ -1,6 +1,6 @@
 //! Gives back the cost of a request that has ended or was abandoned.
 //!
-//! If the bucket no longer exists, nothing is given back. An exception is a request whose final
+//! If the bucket no longer exists, nothing is given back. The exception is a request whose final
 //! cost exceeds its reservation: the missing units are taken from a new bucket.
 
 use loudou_limiter::Clock;
@@ -14,26 +14,27 @@ use crate::shared_data::{SharedData, Written};
 use crate::table::Table;
 use crate::table::{Age, LiveRule};
 
-/// Reason for giving a cost back. The reason determines the amount.
+/// Reason for giving back a cost. The reason determines the amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReleaseReason {
-    /// The request passed and has ended. Gives back the permits of the request, which it held only
-    /// until its end.
+    /// The request passed and has ended. Gives back the request's permits, which are held only
+    /// until the request ends.
     Ended,
-    /// The request was held and now passes. Its cost stays taken, but no longer counts as waiting.
+    /// The request was held and is now being let through. Its cost remains charged, but no longer
+    /// counts as waiting.
     Passed,
-    /// The request was admitted, but the client left while it was held. Gives back the whole
-    /// amount.
+    /// The request was admitted, but the client went away while it was being held. Gives back the
+    /// whole amount.
     Left,
-    /// Like [`ReleaseReason::Left`], but because another rule refused the request. Also removes the request from the
-    /// count of admitted requests.
+    /// Like [`ReleaseReason::Left`], but used when another rule refused the request. Also subtracts the request from
+    /// the count of admitted requests.
     Refused,
-    /// The request passed and has ended, and this is its final cost. Gives back the unused part of
-    /// its reservation, or takes the missing units.
+    /// The request passed and has ended with this final cost. Gives back the unused part of the
+    /// reservation, or takes the missing units.
     Settled(u64),
 }
 
-/// A return of the amount that a request took from a bucket.
+/// The return of an amount that a request took from a bucket.
 #[derive(Clone, Copy, Debug)]
 pub struct Release<'a> {
     /// The rule.
@@ -81,11 +82,11 @@ impl<'a> ReleaseAttempt<'a> {
 
     /// Subtracts the amount from the bucket in the page. Returns true if the page must be written.
     ///
-    /// The whole amount is given back if the slot still has the state from which the amount was
-    /// taken. If an edit has converted this state, or a reset has replaced it, a waiting request
-    /// has kept its place in the queue, so its whole amount can still be given back. In all other
-    /// cases, including when another bucket uses the slot, only permits are given back, because
-    /// limits on requests in flight keep track of their permits.
+    /// The entire amount is given back if the slot still has the state from which the amount was
+    /// taken. If an edit has converted this state or a reset has replaced it, a waiting request has
+    /// kept its place in the queue, so its entire amount can still be given back. In all other
+    /// cases, including when the slot is now used by another bucket, only permits are given back,
+    /// because in-flight limits keep track of their permits.
     fn plan(&mut self) -> Result<bool, GaveUp> {
         let Release {
             rule,
@@ -126,7 +127,7 @@ impl<'a> ReleaseAttempt<'a> {
             moved.unwrap_or_else(|| receipt.taken.in_place())
         });
         let concerns_all = (is_same || moved.is_some()) && reason != ReleaseReason::Ended;
-        // Permits of a limit that an edit has removed are given back as well.
+        // Permits of a limit that has been removed by an edit are given back as well.
         let may_release = limits.may_release(&slot.bucket) && reason != ReleaseReason::Passed;
         let permits_at = receipt.permits_at.filter(|_| may_release);
         if !concerns_all && permits_at.is_none() {
@@ -169,8 +170,8 @@ impl<'a> ReleaseAttempt<'a> {
         Ok(true)
     }
 
-    /// Like [`ReleaseAttempt::plan`], but for a cost that the lease covered. The tokens go back to the lease, unless
-    /// they have expired.
+    /// Like [`ReleaseAttempt::plan`], but for a cost covered by the lease. The tokens go back to the lease, unless they
+    /// have expired.
     fn plan_lease(&mut self) -> bool {
         let Release {
             receipt,
@@ -199,8 +200,8 @@ impl<'a> ReleaseAttempt<'a> {
     }
 
     /// Like [`ReleaseAttempt::plan`], but for a request with the final cost `actual`. Unused units are given back only
-    /// if the slot still has the state from which they were taken. Missing units are always taken, from a new bucket if
-    /// the bucket no longer exists.
+    /// if the slot still has the state that they were taken from. Missing units are always taken, from a new bucket if
+    /// the old one no longer exists.
     fn plan_settlement(&mut self, actual: u64) -> Result<bool, GaveUp> {
         let Release {
             rule,
@@ -237,9 +238,8 @@ impl<'a> ReleaseAttempt<'a> {
             let part = part.flatten();
             let own = part.as_ref().unwrap_or(limits);
             own.settle(&mut slot.bucket, taken, actual, clock);
-            // The debt of requests that were admitted without the engine is bounded, so it may not
-            // include all units of this request. Unused units are therefore not subtracted from the
-            // debt.
+            // The debt of requests admitted without the engine is bounded, so it may not include
+            // all units of this request. Unused units are therefore not subtracted from the debt.
             if let Some(lease) = slot.lease.as_mut().filter(|_| receipt.envoys > 0) {
                 lease.overdraw(missing, now);
             }
@@ -277,7 +277,7 @@ fn count(counter: &mut u64) {
 }
 
 impl Table {
-    /// Gives back the amount that a request took. The reason determines which part of the amount is
+    /// Gives back the amount taken by a request. The reason determines how much of the amount is
     /// given back. Failures are counted in [`StoreStats::lost_returns`].
     pub fn release(
         &self,

@@ -1,4 +1,4 @@
-//! Creates slots, resets them, and converts them to a new version of their rule.
+//! Creates slots, resets them, and converts them to new versions of their rule.
 
 use loudou_limiter::ban::BanHistory;
 use loudou_limiter::{Clock, Limits};
@@ -9,7 +9,7 @@ use crate::table::BucketId;
 use crate::table::LiveRule;
 
 impl Slot {
-    /// Creates the slot of an unused bucket.
+    /// Creates a slot for an unused bucket.
     pub(crate) fn new(
         (rule, limits): (&dyn LiveRule, &Limits),
         id: BucketId,
@@ -34,8 +34,8 @@ impl Slot {
         }
     }
 
-    /// Creates a slot that replaces this slot and keeps the places of its waiting requests in the
-    /// queue. Returns `None` if no request waits.
+    /// Creates a replacement for this slot in which waiting requests keep their places in the
+    /// queue. Returns `None` if no requests are waiting.
     pub(crate) fn reset_behind_queue(
         &self,
         rule: &dyn LiveRule,
@@ -52,7 +52,7 @@ impl Slot {
     }
 
     /// Converts a slot from an earlier version of its rule to the current version. Returns true if
-    /// its state changed. In that case, the slot gets the new origin `origin`, and the lease
+    /// its state changed. In that case, `origin` becomes the slot's new origin, and the lease
     /// discards state that depends on the earlier limits.
     pub(crate) fn bring_forward(
         &mut self,
@@ -66,8 +66,8 @@ impl Slot {
         self.version = rule.version();
         let Some(bucket) = brought else { return false };
         self.bucket = bucket;
-        // The promised times of waiting requests remain valid. From now on, the root identifies
-        // these requests.
+        // The promised times of waiting requests remain valid. From now on, these requests are
+        // identified by the root.
         limits.set_root(&mut self.bucket, root_of(self.origin));
         self.origin = origin;
         self.flags = self.flags & !FLAG_KEEPS_GAIN | gain_flag(limits);

@@ -1,8 +1,8 @@
-//! Searches pages for buckets at a fraction of the cost of decoding the pages.
+//! Searches pages for buckets at a fraction of the cost of decoding every page.
 //!
 //! A search must look at every page, and most pages contain no matching bucket. The scan therefore
-//! reads the fields of each bucket from the stored bytes, and decodes a bucket only if it may
-//! match. The scan reads the names of a page only when they are needed.
+//! reads each bucket's fields from the stored bytes, and decodes a bucket only if it may match. A
+//! page's names are read only when they are needed.
 
 use alloc::vec::Vec;
 
@@ -20,7 +20,7 @@ pub struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    /// Creates a reader that has not read any page.
+    /// Creates a reader that has not read any pages yet.
     pub fn new(table: &'a Table) -> Self {
         Self {
             table,
@@ -29,14 +29,14 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Reads the buckets of a page. Returns false if the page has no buckets or if this code cannot
-    /// read it.
+    /// Reads a page's buckets. Returns false if the page has no buckets or if this code cannot read
+    /// it.
     pub fn read_page(&mut self, store: &mut dyn SharedData, index: u32) -> bool {
         let key = self.table.page_key(index);
         self.page.read(store, &key).is_ok() && !self.page.is_empty()
     }
 
-    /// Reads the names of a page. Returns false if the page has no names.
+    /// Reads a page's names. Returns false if the page has no names.
     pub fn read_names(&mut self, store: &mut dyn SharedData, index: u32) -> bool {
         let key = self.table.key(names::KIND, index);
         if !matches!(store.get(&key, &mut self.names), Ok(Some(_))) {
@@ -45,18 +45,17 @@ impl<'a> Scan<'a> {
         !self.names.is_empty()
     }
 
-    /// Iterates over the heads of the buckets in the last page that was read, in no particular
-    /// order.
+    /// Iterates over the bucket heads in the page that was read last, in no particular order.
     pub fn heads(&self) -> impl Iterator<Item = SlotHead> + '_ {
         self.page.heads()
     }
 
-    /// Returns a bucket of the last page that was read.
+    /// Returns a bucket from the page that was read last.
     pub fn slot(&self, fingerprint: u64) -> Option<Slot> {
         self.page.find(fingerprint).map(|(_, slot)| slot)
     }
 
-    /// Returns a bucket's name, if it is among the names that were read last.
+    /// Returns a bucket's name if it is among the names that were read last.
     pub fn name(&self, fingerprint: u64) -> Option<&str> {
         let mut names = names::entries(&self.names);
         let found = names.find(|(own, _)| *own == fingerprint);
@@ -70,15 +69,15 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Maximum distance by which a search advances in one step.
+/// Maximum distance that a search advances in one step.
 const FAR: u8 = u8::MAX;
 
 /// A prepared search for a string.
 #[derive(Clone, Debug)]
 pub struct Needle<'a> {
     text: &'a [u8],
-    /// Distances by which a search can advance without skipping a match (Boyer–Moore–Horspool),
-    /// indexed by the byte that is aligned with the last byte of the search string.
+    /// Distances that a search can advance without skipping a match (Boyer–Moore–Horspool), indexed
+    /// by the byte that is aligned with the last byte of the search string.
     jumps: [u8; 256],
 }
 

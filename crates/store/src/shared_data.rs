@@ -6,16 +6,16 @@ use core::ops::Range;
 /// Version of a value. Every successful write assigns a new version, which is never 0.
 pub type Cas = u32;
 
-/// Expected version that makes a write overwrite any value.
+/// Expected version that makes a write overwrite any existing value.
 pub const CAS_OVERWRITE: Cas = 0;
 
-/// Expected version that makes a write succeed only if the key is missing. The host ignores the
-/// expected version if the key is missing, and compares the versions otherwise. A version that no
-/// value has therefore means put-if-absent. If two workers both found the key missing and wrote
-/// with [`CAS_OVERWRITE`] instead, both would succeed, and the first write would be lost.
+/// Expected version that makes a write succeed only if the key is missing. The host ignores the expected version if the
+/// key is missing, and compares the versions otherwise. A version that no value ever has therefore means put-if-absent.
+/// If two workers both found the key missing and used [`CAS_OVERWRITE`] instead, both writes would succeed, and the
+/// first one would be lost.
 pub const CAS_ABSENT: Cas = u32::MAX;
 
-/// Error for a store that could not be read or written.
+/// Error for a store that could not be read or written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreFailed;
 
@@ -28,10 +28,10 @@ pub enum Written {
     Conflict,
 }
 
-/// Maximum size of a [`Patch`], in bytes. Slots that are larger than this are not changed in place.
+/// Maximum size of a [`Patch`], in bytes. Larger slots are not changed in place.
 pub const MAX_PATCH: usize = 128;
 
-/// New bytes for a part of a value. The value keeps its length.
+/// New bytes for part of a value. The value keeps its length.
 #[derive(Clone, Copy, Debug)]
 pub struct Patch {
     at: usize,
@@ -40,8 +40,8 @@ pub struct Patch {
 }
 
 impl Patch {
-    /// Copies the part `range` of `value`, so that [`Self::bytes_mut`] can change the copy. Returns `None` if `range`
-    /// is not within the value, or is longer than [`MAX_PATCH`].
+    /// Copies the part of `value` within `range`, so that [`Self::bytes_mut`] can modify the copy. Returns `None` if
+    /// `range` is outside the value or longer than [`MAX_PATCH`].
     pub fn of(value: &[u8], range: Range<usize>) -> Option<Self> {
         let part = value.get(range.clone())?;
         let mut bytes = [0; MAX_PATCH];
@@ -72,8 +72,8 @@ impl Patch {
 /// A function that plans an in-place change of a value. It returns `None` to leave the value unchanged.
 pub type PlanPatch<'a> = dyn FnMut(&[u8]) -> Option<Patch> + 'a;
 
-/// A key-value store with versions, shared by all workers. The semantics are the same as in Envoy's
-/// shared data, including its pitfalls:
+/// A versioned key-value store, shared by all workers. The semantics are the same as in Envoy's shared data, including
+/// its pitfalls:
 ///
 /// - A write with [`CAS_OVERWRITE`] always succeeds.
 /// - A write to a missing key always succeeds, with any expected version.
@@ -86,10 +86,10 @@ pub trait SharedData {
     /// Writes `key` if its version matches `expected`.
     fn set(&mut self, key: &[u8], value: &[u8], expected: Cas) -> Result<Written, StoreFailed>;
 
-    /// Calls `plan` with the value of `key`, and writes the returned patch atomically, before any other change of the
-    /// value. The value gets a new version. Returns false, and changes nothing, if the store does not support in-place
-    /// changes, if the key is missing, or if `plan` returns `None`. In that case, the caller uses [`Self::get`] and
-    /// [`Self::set`] instead.
+    /// Calls `plan` with the value of `key` and atomically writes the returned patch, before any other change to the
+    /// value. The value is assigned a new version. Returns false, and changes nothing, if the store does not support
+    /// in-place changes, if the key is missing, or if `plan` returns `None`. In that case, the caller uses
+    /// [`Self::get`] and [`Self::set`] instead.
     fn patch(&mut self, _key: &[u8], _plan: &mut PlanPatch<'_>) -> bool {
         false
     }
@@ -97,5 +97,5 @@ pub trait SharedData {
 
 /// Maximum number of retries after conflicts when changing a bucket or an upstream's counts. Each conflict means that
 /// another worker wrote the value in the microseconds between the read and the write. The limit is therefore reached
-/// only if many workers change the same page without a pause.
+/// only if many workers keep changing the same page without a pause.
 pub const MAX_RETRIES: u32 = 64;

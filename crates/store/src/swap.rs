@@ -1,14 +1,15 @@
-//! Changes a shared value with compare-and-swap: reads the value, computes the new value, and
-//! writes it. If another worker has written the value in the meantime, the change starts over.
+//! Changes a shared value using compare-and-swap: reads the value, computes the new value, and
+//! writes it. If another worker wrote the value in the meantime, the change starts over.
 
 use alloc::vec::Vec;
 
 use crate::shared_data::{CAS_ABSENT, SharedData, StoreFailed, Written};
 
-/// Maximum number of attempts for a change. Each failed attempt means that another worker wrote the
-/// value between the read and the write. The limit is therefore reached only if all workers change
-/// the same value without a pause. The limit is lower than [`MAX_RETRIES`](crate::MAX_RETRIES),
-/// because no decision is lost when a change of these values is given up.
+/// Maximum number of attempts per change. Each failed attempt means that another worker wrote the
+/// value between the read and the write. The limit is therefore reached only if all workers keep
+/// changing the same value without a pause. The limit is lower than
+/// [`MAX_RETRIES`](crate::MAX_RETRIES), because no decision is lost if a change to these values is
+/// abandoned.
 pub const MAX_TRIES: u32 = 16;
 
 /// Result of a change.
@@ -18,7 +19,7 @@ pub enum Swapped {
     Done,
     /// `change` returned `None`, so the value is unchanged.
     Unchanged,
-    /// In all [`MAX_TRIES`] attempts, another worker wrote the value first.
+    /// Another worker wrote the value first in all [`MAX_TRIES`] attempts.
     Contended,
 }
 
@@ -27,7 +28,7 @@ pub enum Swapped {
 pub type Change<'a> = dyn FnMut(Option<&[u8]>) -> Option<Vec<u8>> + 'a;
 
 /// Changes the value of `key`. If another worker writes the value first, `change` is called again
-/// with the value that the other worker wrote.
+/// with the value written by that worker.
 pub fn swap(
     store: &mut dyn SharedData,
     key: &[u8],

@@ -1,9 +1,9 @@
-//! Converts buckets that receive no requests to the current version of their rule, so that older
-//! versions of the rule can be discarded.
+//! Converts buckets that are not receiving requests to the current version of their rule, so that
+//! older versions of the rule can be discarded.
 //!
-//! Without the sweep, a rule that is edited often would have to keep all its earlier versions as
-//! long as any bucket might still use them. The sweep visits the pages in small steps, and the
-//! caller stores the current position.
+//! Without the sweep, a frequently edited rule would have to keep all its earlier versions as long
+//! as any bucket might still use them. The sweep visits the pages in small steps; its current
+//! position is stored by the caller.
 
 use alloc::vec::Vec;
 
@@ -19,7 +19,7 @@ use crate::table::{BucketId, Table};
 
 impl Table {
     /// Converts the buckets of `rule` in a page to the rule's current version, and returns the
-    /// number of converted buckets. A bucket whose name is lost stays unchanged, because its key,
+    /// number of buckets converted. A bucket whose name is lost remains unchanged, because its key,
     /// and therefore its limits, are unknown.
     pub fn bring_page_forward(
         &self,

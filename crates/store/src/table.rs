@@ -1,9 +1,9 @@
-//! The table of all buckets, which finds the page of a bucket and changes buckets.
+//! The table of all buckets, which locates each bucket's page and changes buckets.
 //!
-//! Each decision takes one read and one compare-and-swap. After a conflict, the decision is retried
-//! with a fresh read. If the maximum number of retries is reached, the rule's `on_error` decides.
-//! All workers must look for a bucket in the same page. The first worker of the process that opens
-//! the table therefore sets the number of pages for all workers.
+//! Each decision requires one read and one compare-and-swap. After a conflict, the decision is
+//! retried with a fresh read. If the maximum number of retries is reached, the rule's `on_error`
+//! decides. All workers must look for a given bucket in the same page. The first worker in the
+//! process to open the table therefore sets the number of pages for all workers.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -25,18 +25,18 @@ use crate::{names, page};
 /// [`MAX_RETRIES`](crate::MAX_RETRIES), because a lost name does not affect any decision.
 const MAX_NAME_RETRIES: u32 = 8;
 const HEAD_VERSION: u8 = 1;
-/// Maximum number of buckets in a table. A table head with a larger number is treated as damaged.
-/// The number is bounded because every search reads all pages.
+/// Maximum number of buckets in a table. A table head with a larger number is considered corrupt.
+/// The number is limited because every search reads all pages.
 pub const MAX_BUCKETS: u32 = 1 << 24;
 
-/// Key of a value in the store. The keys of most namespaces are short enough to be stored inline,
+/// Key of a value in the store. In most namespaces, keys are short enough to be stored inline,
 /// without a heap allocation.
 pub(crate) type StoreKey = SmallVec<[u8; 32]>;
 
 /// Size of the kind and page number at the end of a key.
 const KEY_END: usize = 5;
 
-/// Table of all buckets of one namespace.
+/// Table of all buckets in one namespace.
 #[derive(Clone, Debug)]
 pub struct Table {
     /// Store key with zeros in place of the kind and the page number.
@@ -46,10 +46,10 @@ pub struct Table {
     started: Nanos,
 }
 
-/// Address of a bucket.
+/// A bucket's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BucketId {
-    /// Tag of the bucket's rule.
+    /// The bucket's rule tag.
     pub rule_tag: u32,
     /// Identifier of the bucket within its page.
     pub fingerprint: u64,
@@ -57,7 +57,7 @@ pub struct BucketId {
     pub page: u32,
 }
 
-/// A function that computes a replacement for a bucket's slot. Its arguments are the old slot and
+/// A function that computes the replacement for a bucket's slot. Its arguments are the old slot and
 /// the origin of the new slot. It returns `None` to remove the bucket.
 type Replacement<'a> = dyn Fn(&Slot, u32) -> Result<Option<Slot>, GaveUp> + 'a;
 
@@ -66,7 +66,7 @@ type Replacement<'a> = dyn Fn(&Slot, u32) -> Result<Option<Slot>, GaveUp> + 'a;
 pub struct Reset {
     /// The bucket before the reset.
     pub before: Slot,
-    /// True if a new bucket has replaced the old bucket, because requests are waiting in it.
+    /// True if the old bucket was replaced by a new bucket, because requests are waiting in it.
     /// Otherwise, the bucket was removed.
     pub stays: bool,
 }
@@ -119,7 +119,7 @@ impl Table {
         })
     }
 
-    /// Hash seed of this process.
+    /// This process's hash seed.
     pub const fn seed(&self) -> &HashSeed {
         &self.seed
     }
@@ -134,7 +134,7 @@ impl Table {
         u64::from(self.pages).saturating_mul(u64::try_from(SLOTS).unwrap_or(1))
     }
 
-    /// Time of the table's creation.
+    /// Time at which the table was created.
     pub const fn started(&self) -> Nanos {
         self.started
     }
@@ -145,7 +145,7 @@ impl Table {
         hasher.write(&rule_tag.to_le_bytes());
         hasher.write(key.as_bytes());
         let (fingerprint, place) = hasher.finish();
-        // Lemire's range reduction works for any number of pages and needs no division.
+        // Lemire's range reduction works for any number of pages and requires no division.
         let page = u128::from(place).saturating_mul(u128::from(self.pages)) >> 64;
         BucketId {
             rule_tag,
@@ -185,15 +185,15 @@ impl Table {
         Ok(slot.and_then(|slot| slot.ban_history.ban(now.max(slot.bucket.last))))
     }
 
-    /// Removes a bucket, so that the next request creates a new bucket. Returns the bucket as it
-    /// was before the reset.
+    /// Removes a bucket, so that the next request creates a new bucket. Returns the bucket's state
+    /// before the reset.
     pub fn reset(&self, store: &mut dyn SharedData, id: BucketId) -> Result<Option<Slot>, GaveUp> {
         let reset = self.replace(store, id, &|_, _| Ok(None))?;
         Ok(reset.map(|reset| reset.before))
     }
 
-    /// Like [`Table::reset`], but for a rule whose requests may wait in the bucket of `key`.
-    /// Waiting requests keep their places in the queue, and new requests queue up behind them.
+    /// Like [`Table::reset`], but for a rule whose requests may be waiting in the bucket of `key`.
+    /// Waiting requests keep their places in the queue, and new requests line up behind them.
     pub fn reset_behind(
         &self,
         store: &mut dyn SharedData,
@@ -240,7 +240,7 @@ impl Table {
         }
     }
 
-    /// Returns all buckets of a page and their names, or `None` if the page was never written.
+    /// Returns all buckets in a page and their names, or `None` if the page has never been written.
     pub fn page(
         &self,
         store: &mut dyn SharedData,
@@ -290,7 +290,7 @@ fn pages_of(buckets: u32) -> u32 {
     buckets.div_ceil(u32::try_from(SLOTS).unwrap_or(1))
 }
 
-// The store's view of a rule, with the limits of its keys in each version.
+// The store's view of a rule, with its keys' limits in each version.
 
 /// An active rule, as seen by the store.
 pub trait LiveRule {
@@ -300,13 +300,13 @@ pub trait LiveRule {
     /// Current version of the rule, which is stored in each bucket that is written.
     fn version(&self) -> u32;
 
-    /// Compares a bucket's version with the current version.
+    /// Compares a bucket's version with the current version of the rule.
     fn age(&self, version: u32) -> Age;
 
     /// Returns the limits of a key's bucket.
     fn limits_of(&self, key: &str) -> &Limits;
 
-    /// Returns the current limits of the bucket of `key`. These limits differ from
+    /// Returns the current limits of the bucket for `key`. These limits differ from
     /// [`LiveRule::limits_of`] if requests carry numbers for their limits, because the bucket then
     /// stores the numbers of its last request. `bucket` is the bucket with its version, or `None`
     /// for a new bucket.
@@ -314,8 +314,8 @@ pub trait LiveRule {
         Cow::Borrowed(self.limits_of(key))
     }
 
-    /// Converts the bucket of `key` from its version to the current version. `of` contains the key
-    /// and its limits in the current version. Returns `None` if nothing changes.
+    /// Converts the bucket for `key` from its own version to the current version. `of` contains the
+    /// key and its limits in the current version. Returns `None` if nothing changes.
     fn bring_forward(
         &self,
         of: (&str, &Limits),
@@ -323,9 +323,9 @@ pub trait LiveRule {
         clock: Clock,
     ) -> Option<Bucket>;
 
-    /// Converts the amount that a waiting request took from the bucket of `key`, in the same way as
-    /// [`LiveRule::bring_forward`] converts the bucket. Returns `None` if nothing changes, or if
-    /// the version is no longer known.
+    /// Converts the amount that a waiting request took from the bucket for `key`, just as
+    /// [`LiveRule::bring_forward`] converts the bucket. Returns `None` if nothing changes or if the
+    /// version is no longer known.
     fn bring_taken_forward(
         &self,
         of: (&str, &Limits),
@@ -336,9 +336,9 @@ pub trait LiveRule {
     /// Penalty for keys that are refused too often.
     fn penalty(&self) -> Option<&Penalty>;
 
-    /// Returns true if the final cost of a request is charged when the request ends. In that case, a request with a
-    /// cost of 0 is admitted only if a unit is available, although the request takes none. The key must therefore pay
-    /// off its debt first.
+    /// Returns true if a request's final cost is charged when the request ends. In that case, a request with a cost of
+    /// 0 is admitted only if a unit is available, even though the request takes none. The key must therefore pay off
+    /// its debt first.
     fn charges_at_end(&self) -> bool {
         false
     }
@@ -352,7 +352,7 @@ pub trait LiveRule {
     }
 }
 
-// `Debug` is not a supertrait, because this would link the `Debug` implementations of all parts of
+// `Debug` is not a supertrait, because that would link the `Debug` implementations of all parts of
 // a rule into the filter.
 impl fmt::Debug for dyn LiveRule + '_ {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

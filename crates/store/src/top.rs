@@ -1,8 +1,8 @@
-//! Heavy hitters: finds the keys that recently had the most refused or the most admitted requests,
-//! in bounded memory.
+//! Heavy hitters: finds the keys with the highest recent counts of refused or admitted requests, in
+//! bounded memory.
 //!
-//! [`Summary`] contains the counters. Each worker counts requests in its [`Tally`] and regularly
-//! adds these counts to the shared counts of all workers, which [`recent()`] reads.
+//! [`Summary`] contains the counters. Each worker counts requests in its own [`Tally`] and
+//! regularly adds these counts to the counts shared by all workers, which [`recent()`] reads.
 
 use alloc::collections::BinaryHeap;
 use alloc::string::String;
@@ -16,12 +16,12 @@ use crate::names::MAX_KEY;
 use crate::shared_data::{SharedData, StoreFailed};
 use crate::swap::{Swapped, swap};
 
-/// Maximum number of keys that have a counter, for each [`By`] and each half of the covered time.
+/// Maximum number of keys with a counter, for each [`By`] and each half of the covered time span.
 pub const COUNTERS: usize = 256;
 /// Maximum time before a worker's counts are flushed.
 pub const FLUSH_AFTER: Nanos = Nanos::from_millis(250);
-/// Length of one half of the covered time. Counts cover the current half up to now, and the whole
-/// previous half.
+/// Length of one half of the covered time span. Counts cover the entire previous half, and the
+/// current half up to now.
 pub const HALF: Nanos = Nanos::from_secs(60);
 
 /// Kinds of counts.
@@ -31,7 +31,7 @@ pub enum By {
     /// Refused requests, including requests that a rule in shadow mode would have refused.
     #[default]
     Refused,
-    /// Admitted requests, at once or after a wait.
+    /// Admitted requests, whether immediately or after a wait.
     Admitted,
 }
 
@@ -58,7 +58,7 @@ impl By {
 /// Recent counts.
 #[derive(Clone, Debug)]
 pub struct Recent {
-    /// Start of the time that the counts cover, with an error of up to [`crate::top::FLUSH_AFTER`].
+    /// Start of the time span covered by the counts, accurate to [`crate::top::FLUSH_AFTER`].
     pub since: Nanos,
     /// The counts.
     pub counts: Summary,
@@ -77,7 +77,7 @@ pub fn recent(
     // Another worker's clock may be ahead, so that worker may already have started the next half.
     let shared = shared.at(half(now));
     let before = shared.half.saturating_sub(1);
-    // There is room for all keys of both halves, so no key is dropped.
+    // There is room for all keys from both halves, so no key is dropped.
     let mut counts = Summary::new(COUNTERS.saturating_mul(2));
     let mut halves = Vec::from([shared.half]);
     if before != shared.half {
@@ -94,13 +94,13 @@ pub fn recent(
     })
 }
 
-// Counts of one worker before they are added to the shared counts.
+// One worker's counts before they are added to the shared counts.
 //
-// Counting changes only the worker's memory. The counts are flushed to the shared value once they
-// are [`FLUSH_AFTER`] old. All counts of a flush are added to the half in which the oldest of them
-// was counted.
+// Counting modifies only the worker's own memory. The counts are flushed to the shared value once
+// they are [`FLUSH_AFTER`] old. All counts in a flush are added to the half in which the oldest of
+// them was counted.
 
-/// Counts of a worker.
+/// A worker's counts.
 #[derive(Clone, Debug)]
 pub struct Tally {
     /// Store key of the shared value.
@@ -108,7 +108,7 @@ pub struct Tally {
     /// Counts of refused requests.
     refused: Summary,
     admitted: Summary,
-    /// Number of the [`HALF`] in which the counts were made.
+    /// Number of the [`HALF`] in which the requests were counted.
     half: u64,
     /// Time of the next flush; `None` if there are no counts.
     due: Option<Nanos>,
@@ -126,8 +126,8 @@ impl Tally {
         }
     }
 
-    /// Counts a request. `fingerprint` is the hash that identifies the request's key in the table
-    /// of buckets.
+    /// Counts a request. `fingerprint` is the hash that identifies the request's key in the bucket
+    /// table.
     pub fn count(&mut self, by: By, rule_tag: u32, fingerprint: u64, key: &str, now: Nanos) {
         if self.due.is_none() {
             self.start(now);
@@ -149,8 +149,8 @@ impl Tally {
         self.due
     }
 
-    /// Adds the counts to the shared value if a flush is due. Counts that cannot be written are
-    /// kept and flushed again later, like new counts.
+    /// Adds the counts to the shared value if a flush is due. If the counts cannot be written, they
+    /// are kept and flushed again later, like new counts.
     pub fn flush(&mut self, store: &mut dyn SharedData, now: Nanos) {
         if self.due.is_none_or(|due| due > now) {
             return;
@@ -191,7 +191,7 @@ fn merged(part: &[u8], own: &Summary) -> Vec<u8> {
     out
 }
 
-// Shared counts of all workers, in one value of the store.
+// Counts shared by all workers, in a single value of the store.
 //
 // ```text
 // "LT" | version u8 | half u64 | part, four times      part  length u32 | summary
@@ -199,20 +199,20 @@ fn merged(part: &[u8], own: &Summary) -> Vec<u8> {
 //
 // `half` is the number of the current [`HALF`]. The parts of the current half come first (refused,
 // then admitted), followed by the parts of the previous half. A value with a different version is
-// ignored. This is safe, because counts are only displayed and affect no decisions.
+// ignored. This is safe, because counts are only displayed and do not affect any decision.
 
 const MAGIC: [u8; 3] = *b"LT\x01";
-/// Number of parts: each of the two halves has a part for each [`By`].
+/// Number of parts: each of the two halves has one part for each [`By`].
 const PARTS: usize = 4;
 
-/// Maximum size of the value if keys have up to `key` bytes.
+/// Maximum size of the value if keys are up to `key` bytes long.
 pub const fn shared_bytes(key: usize) -> usize {
     let part = bytes(COUNTERS, key).saturating_add(size_of::<u32>());
     let head = MAGIC.len().saturating_add(size_of::<u64>());
     part.saturating_mul(PARTS).saturating_add(head)
 }
 
-/// A value that was read, with its summaries still encoded.
+/// A value read from the store, with its summaries still encoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Shared<'a> {
     /// Number of the current [`HALF`] when the value was written.
@@ -284,8 +284,8 @@ impl<'a> Shared<'a> {
         })
     }
 
-    /// Replaces the refused part and the admitted part of the [`HALF`] with this number. `None`
-    /// leaves a part unchanged.
+    /// Replaces the refused and admitted parts of the [`HALF`] with this number. `None` leaves a
+    /// part unchanged.
     fn put(&mut self, half: u64, parts: [Option<&'a [u8]>; 2]) {
         for (by, part) in By::ALL.into_iter().zip(parts) {
             let place = self.place(half, by);
@@ -308,39 +308,39 @@ impl<'a> Shared<'a> {
     }
 }
 
-// Counts of the most frequent keys. The number of counters is fixed, no matter how many keys there
-// are.
+// Counts of the most frequent keys. The number of counters is fixed, regardless of how many keys
+// there are.
 //
 // These are the space-saving counters of Metwally, Agrawal and El Abbadi ("Efficient computation of
 // frequent and top-k elements in data streams", 2005), with the merge by Agarwal, Cormode, Huang,
 // Phillips, Wei and Yi ("Mergeable summaries", 2012). A summary has a fixed number of places, which
-// is the number of counters that it keeps. Each new key gets a counter until there are twice as
-// many counters as places. Then only the counters with the largest counts are kept, one for each
-// place. This is equivalent to merging the summary with a summary of the new keys. As a result, the
-// average cost of adding a key does not depend on the number of counters.
+// is the number of counters it keeps. Each new key is given a counter until there are twice as many
+// counters as places. At that point, only the counters with the largest counts are kept, one for
+// each place. This is equivalent to merging the summary with a summary of the new keys. As a
+// result, the average cost of adding a key does not depend on the number of counters.
 //
-// With K places, a total count of N, and merges in any order:
+// With K places, a total count of N, and any order of merges:
 //
 // - `count - error <= truth <= count` for a key with a counter;
 // - `truth <= floor` for a key without a counter;
 // - `error <= floor <= N / K`. Every key whose true count exceeds N / K therefore has a counter. If
 //   there are at most K keys in total, the counts are exact.
 //
-// An entry may carry a mark, which is additional data that is collected for the key while the key
-// has a counter. The filter uses no marks. A replay uses marks to distinguish kinds of requests.
+// An entry may carry a mark: additional data collected for the key while it has a counter. The
+// filter does not use marks. A replay uses them to distinguish kinds of requests.
 //
 // The bound on the floor holds because `K * floor + Σ (count - floor) <= N`. Counting a request
 // adds the same amount to both sides, and merging two summaries adds their inequalities. If a cut
 // raises the floor by n, more than K counters each lose n of their height above the floor.
 
-/// Value in the index that means "no entry".
+/// Index value that means "no entry".
 const NONE: u16 = u16::MAX;
-/// Number of index slots for each place. At most two slots per place are in use, or four while two
-/// summaries of equal size are merged. If a merge with a larger summary overfills the index, the
-/// cut at the end of the merge rebuilds the index.
+/// Number of index slots per place. At most two slots per place are in use, or four while two
+/// summaries of equal size are being merged. If a merge with a larger summary overfills the index,
+/// the cut at the end of the merge rebuilds the index.
 const INDEX_PER_PLACE: usize = 4;
 
-/// Encoded size of a summary with this many entries and keys of this many bytes.
+/// Encoded size of a summary with this many entries and with keys of this many bytes.
 const fn bytes(entries: usize, key: usize) -> usize {
     let head = size_of::<u64>().saturating_add(size_of::<u16>());
     // Rule tag, fingerprint, count, error, key length.
@@ -351,18 +351,18 @@ const fn bytes(entries: usize, key: usize) -> usize {
 /// A key and its count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry<M = ()> {
-    /// Tag of the key's rule.
+    /// The key's rule tag.
     pub rule_tag: u32,
-    /// Hash of the key in the table of buckets. Collisions are unlikely.
+    /// The key's hash in the bucket table. Collisions are unlikely.
     pub fingerprint: u64,
     /// The key, truncated to [`MAX_KEY`] bytes.
     pub key: String,
-    /// Upper bound for the true count.
+    /// Upper bound on the true count.
     pub count: u64,
     /// Maximum error of the count.
     pub error: u64,
-    /// Additional data that is collected for the key. The mark covers only the `count - error`
-    /// requests since the key got its counter, so totals in the mark may be too low.
+    /// Additional data collected for the key. The mark covers only the `count - error` requests
+    /// since the key was given its counter, so totals in the mark may be too low.
     pub mark: M,
 }
 
@@ -375,7 +375,7 @@ pub struct Summary<M = ()> {
     /// memory can be reused.
     entries: Vec<Entry<M>>,
     used: usize,
-    /// Hash table of indices in `entries`, with linear probing.
+    /// Hash table of indices into `entries`, with linear probing.
     index: Vec<u16>,
 }
 
@@ -396,7 +396,7 @@ impl<M: Default> Summary<M> {
         }
     }
 
-    /// Upper bound for the true count of a key without a counter.
+    /// Upper bound on the true count of a key without a counter.
     pub const fn floor(&self) -> u64 {
         self.floor
     }
@@ -411,14 +411,14 @@ impl<M: Default> Summary<M> {
         self.used == 0
     }
 
-    /// Forgets all counts, but keeps the memory for reuse.
+    /// Clears all counts, but keeps the memory for reuse.
     pub fn clear(&mut self) {
         self.floor = 0;
         self.used = 0;
         self.index.fill(NONE);
     }
 
-    /// Adds `times` to the count of a key, and updates its mark.
+    /// Adds `times` to a key's count, and updates its mark.
     pub fn add_marked(
         &mut self,
         rule_tag: u32,
@@ -445,15 +445,15 @@ impl<M: Default> Summary<M> {
         }
     }
 
-    /// Returns the entries for which `wanted` is true, in descending order of their counts. Entries with
-    /// equal counts are ordered by rule and key.
+    /// Returns the entries for which `wanted` returns true, in descending order of count. Entries with equal counts are
+    /// ordered by rule and key.
     pub fn most(&self, wanted: impl Fn(&Entry<M>) -> bool) -> Vec<&Entry<M>> {
         let all = self.entries().iter().enumerate();
         let found = all.filter(|(_, entry)| wanted(entry)).map(|(place, e)| {
             let rank = (Reverse(e.count), e.rule_tag, e.key.as_str());
             (rank, place)
         });
-        // Sorts with a heap, because each sort function of the standard library takes several KiB
+        // Sorts with a heap, because every sort function in the standard library adds several KiB
         // of code, and the filter's module must be small.
         let ranked = found.collect::<BinaryHeap<_>>().into_sorted_vec();
         let entries = ranked.into_iter();
@@ -462,7 +462,7 @@ impl<M: Default> Summary<M> {
             .collect()
     }
 
-    /// Keeps only the counters with the largest counts, at most one for each place.
+    /// Keeps only the counters with the largest counts, at most one per place.
     fn cut(&mut self) {
         if self.used <= self.places {
             return;
@@ -487,9 +487,9 @@ impl<M: Default> Summary<M> {
         self.reindex();
     }
 
-    /// Returns the largest count that a cut drops. This is the smallest number that is exceeded by
-    /// at most as many counts as there are places. The bisection takes bounded time and little
-    /// code.
+    /// Returns the largest count that would be dropped by a cut. This is the smallest number that
+    /// is exceeded by no more counts than there are places. The bisection runs in bounded time and
+    /// takes little code.
     fn largest_dropped(&self) -> u64 {
         let counts = self.entries().iter().map(|entry| entry.count);
         let (mut least, mut most) = (self.floor, counts.max().unwrap_or(self.floor));
@@ -517,7 +517,7 @@ impl<M: Default> Summary<M> {
         }
     }
 
-    /// Returns the entry of a key, or the index slot for its insertion.
+    /// Returns a key's entry, or the index slot in which to insert it.
     fn find(&mut self, rule_tag: u32, fingerprint: u64) -> Result<&mut Entry<M>, usize> {
         let place = self.probe(rule_tag, fingerprint)?;
         self.entries.get_mut(place).ok_or(usize::MAX)
@@ -525,7 +525,7 @@ impl<M: Default> Summary<M> {
 
     fn probe(&self, rule_tag: u32, fingerprint: u64) -> Result<usize, usize> {
         let mask = self.index.len().saturating_sub(1);
-        // The lower half of the hash is enough for a table of this size.
+        // The lower half of the hash is sufficient for a table of this size.
         let [a, b, c, d, ..] = fingerprint.to_le_bytes();
         let start = usize::try_from(u32::from_le_bytes([a, b, c, d])).unwrap_or(0);
         for step in 0..self.index.len() {
@@ -569,7 +569,7 @@ impl<M: Default> Summary<M> {
         entry.fingerprint = fingerprint;
         entry.key.clear();
         let end = key.floor_char_boundary(MAX_KEY);
-        // Reserves the exact size, so that the maximum key size bounds the memory of an entry.
+        // Reserves the exact size, so that an entry's memory is bounded by the maximum key size.
         entry.key.reserve_exact(end);
         entry.key.push_str(key.get(..end).unwrap_or_default());
         (entry.count, entry.error) = (count, error);
@@ -585,7 +585,7 @@ impl Summary {
         Self::marked(places)
     }
 
-    /// Adds `times` to the count of a key.
+    /// Adds `times` to a key's count.
     pub fn add(&mut self, rule_tag: u32, fingerprint: u64, key: &str, times: u64) {
         self.add_marked(rule_tag, fingerprint, key, times, |()| {});
     }

@@ -1,12 +1,12 @@
-//! Health of the upstreams, which all workers share. The store contains one value for each pair of an
+//! Upstream health, shared by all workers. The store contains one value for each pair of an
 //! [`UpstreamCondition`] and a cluster.
 //!
-//! Values in shared data cannot be deleted, so these values share a fixed number of store keys, the
-//! *places*. There are [`PLACES`] places, four times the [`PROMISED`] number of values. Each value
-//! has 20 candidate places, which are chosen by separate hashes. The search for a value ends at the
-//! first candidate place that was never written. A new value may replace a value whose window is
-//! empty. If all candidate places of a cluster are in use by other values, the responses of the
-//! cluster are not counted.
+//! Values in shared data cannot be deleted, so these values share a fixed number of store keys,
+//! called *places*. There are [`PLACES`] places, four times as many as the [`PROMISED`] values.
+//! Each value has 20 candidate places, each chosen by a separate hash. The search for a value ends
+//! at the first candidate place that has never been written. A new value may replace a value whose
+//! window is empty. If all candidate places of a cluster are taken by other values, the cluster's
+//! responses are not counted.
 //!
 //! If n places are in use, the probability that a new cluster finds no free place is (n / 4096)^20.
 //! For the last of 1 024 clusters, this probability is 9·10⁻¹³. The probability that any of the 1
@@ -25,13 +25,13 @@ use crate::health::{HEALTH_BYTES, Health};
 use crate::shared_data::{CAS_ABSENT, Cas, MAX_RETRIES, SharedData, StoreFailed, Written};
 use crate::table::{StoreKey, Table};
 
-/// Number of values that practically always find a free place.
+/// Number of values that are practically certain to find a free place.
 pub const PROMISED: usize = 1_024;
 /// Number of places for values.
 pub const PLACES: usize = 4 * PROMISED;
-/// Number of the last place. This number is also the bit mask for place numbers.
+/// Index of the last place. This is also the bit mask for place numbers.
 const LAST: u32 = 4_095;
-/// Number of candidate places for each value.
+/// Number of candidate places per value.
 const TRIES: u64 = 20;
 /// Prefix of the store keys of places. An older layout, with 1 024 places and a different search,
 /// uses the prefix `u`.
@@ -42,7 +42,7 @@ const MAX_NAME: usize = 128;
 /// Size of a value without its health and name, in bytes.
 const HEAD: usize = size_of::<u32>() + size_of::<u64>();
 
-/// Size of the value for a cluster whose name has this many bytes.
+/// Size of the value for a cluster whose name is this many bytes long.
 pub const fn bytes(name: usize) -> usize {
     let name = if name < MAX_NAME { name } else { MAX_NAME };
     name.saturating_add(HEALTH_BYTES).saturating_add(HEAD)
@@ -51,29 +51,29 @@ pub const fn bytes(name: usize) -> usize {
 /// A stored value: the health of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upstream {
-    /// Tag of the [`UpstreamCondition`] for which responses are counted.
+    /// Tag of the [`UpstreamCondition`] that responses are counted for.
     pub when: u32,
-    /// Name of the cluster, truncated if it is long. The bytes need not be valid UTF-8.
+    /// Name of the cluster, truncated if it is long. The name is not necessarily valid UTF-8.
     pub cluster: Vec<u8>,
     /// Health of the upstream.
     pub health: Health,
     fingerprint: u64,
 }
 
-/// A place in shared data that contains the requested value or is free to store it.
+/// A place in shared data that either contains the requested value or is free to store it.
 struct Found {
     key: StoreKey,
     expected: Cas,
     health: Option<Health>,
 }
 
-/// Identity of a value: the [`UpstreamCondition`] and the cluster whose health the value contains.
+/// Identity of a value: the [`UpstreamCondition`] and the cluster whose health it contains.
 #[derive(Clone, Copy)]
 struct Subject<'a> {
     tag: u32,
     cluster: &'a [u8],
     fingerprint: u64,
-    /// Seed of the hashes that select the candidate places of the value; see [`Subject::place`].
+    /// Seed for the hashes that select the value's candidate places; see [`Subject::place`].
     draw: u64,
 }
 
@@ -92,7 +92,8 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Returns the number of the candidate place that a search for the value reads at this step.
+    /// Returns the number of the candidate place that is read in this step of a search for the
+    /// value.
     fn place(&self, step: u64) -> u32 {
         let place = mix(self.draw.wrapping_add(step)) & u64::from(LAST);
         u32::try_from(place).unwrap_or(0)
@@ -122,8 +123,8 @@ impl Table {
         Ok(health.fails())
     }
 
-    /// Counts a response of an upstream. If this changes whether the upstream is failing, returns
-    /// the upstream's new health.
+    /// Counts a response from an upstream. Returns the upstream's new health if the response
+    /// changes whether it is failing.
     pub fn respond(
         &self,
         store: &mut dyn SharedData,
@@ -166,7 +167,7 @@ impl Table {
                     continue;
                 };
                 // Inserts each upstream at its sorted position. There are few upstreams, and a sort
-                // function of the standard library would make up a large part of the module.
+                // function from the standard library would make up a large part of the module.
                 let at = seen.partition_point(|other| other.cluster < upstream.cluster);
                 seen.insert(at, upstream);
             }
@@ -174,8 +175,8 @@ impl Table {
         Ok(seen)
     }
 
-    /// Returns the place that contains the value of `subject`, or otherwise a free candidate place.
-    /// Returns `None` if all candidate places are in use by other values.
+    /// Returns the place that contains the value of `subject` or, if there is none, a free
+    /// candidate place. Returns `None` if all candidate places are taken by other values.
     fn find_upstream(
         &self,
         store: &mut dyn SharedData,
@@ -238,7 +239,7 @@ fn decode(bytes: &[u8]) -> Option<Upstream> {
 
 /// Condition of a rule that applies only while an upstream's error rate is too high. For each
 /// condition, an upstream is either failing or not failing. There are two thresholds, because with
-/// a single threshold, this state would flap while the error rate is close to the threshold.
+/// a single threshold, the state would flap while the error rate is close to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct UpstreamCondition {
     /// Error rate above which the rule starts to apply.
@@ -246,15 +247,15 @@ pub struct UpstreamCondition {
     pub over: Decimal,
     /// Error rate below which the rule stops applying. At most `over`.
     pub until_under: Decimal,
-    /// Length of the time window in which responses are counted.
+    /// Length of the time window over which responses are counted.
     pub within: Nanos,
-    /// Minimum number of responses that the window must contain before the rule can start to apply.
+    /// Minimum number of responses in the window before the rule can start to apply.
     pub least: u32,
 }
 
 impl UpstreamCondition {
-    /// Number that distinguishes the counts of this condition from counts of other conditions.
-    /// Rules with equal conditions share their counts.
+    /// Number that distinguishes this condition's counts from other conditions' counts. Rules with
+    /// identical conditions share their counts.
     pub fn tag(&self) -> u32 {
         let numbers = [
             self.over.thousandths().into(),

@@ -1,8 +1,7 @@
-//! Human-readable text: describes rules and API answers in sentences, formats numbers and times, and escapes text from
-//! clients.
+//! Human-readable text: describes rules and API responses in sentences, formats numbers and times, and escapes text
+//! from clients.
 //!
-//! The command line, the terminal app and `loudou check` call the functions of this crate, so all three use the same
-//! wording.
+//! The command line, the terminal app and `loudou check` all use this crate, so their wording is the same.
 #![forbid(unsafe_code)]
 
 pub mod limit_edit;

@@ -1,4 +1,4 @@
-//! Converts user input to fields of limits in rule files, according to the field table in `loudou-rules`.
+//! Converts user input to limit fields in rule files, based on the field table in `loudou-rules`.
 
 use loudou_limiter::{Carry, Decimal, Later, Nanos, Rate};
 use loudou_rules::config::{Field, Form, Problem, limit_fields, parse_limits};
@@ -9,7 +9,7 @@ use crate::text::{escape, humanise};
 /// Input values of a Boolean field.
 pub const BOOLEANS: [&str; 2] = ["false", "true"];
 
-/// Returns the definition of the field `name` in limits with this algorithm.
+/// Returns the definition of the field `name` for limits that use the given algorithm.
 pub fn field(algorithm: &str, name: &str) -> Option<&'static Field> {
     limit_fields(algorithm).iter().find(|f| f.name == name)
 }
@@ -20,10 +20,10 @@ pub fn text(value: &Value) -> String {
     text.unwrap_or_else(|| value.to_string())
 }
 
-/// Converts user input to a JSON value. Invalid input becomes a JSON string, so that the rule parser reports the
-/// problem.
+/// Converts user input to a JSON value. Invalid input is converted to a JSON string, so that the rule parser reports
+/// the problem.
 ///
-/// Input that begins with `{` is parsed as JSON, because limits can read a number from each request's metadata.
+/// Input starting with `{` is parsed as JSON, because limits can read a number from each request's metadata.
 pub fn value(form: Form, typed: &str) -> Value {
     let object = typed.starts_with('{').then(|| serde_json::from_str(typed));
     if let Some(Ok(object)) = object {
@@ -41,7 +41,7 @@ pub fn value(form: Form, typed: &str) -> Value {
     value.unwrap_or_else(|| Value::from(typed))
 }
 
-/// Returns true if two inputs for a field have the same meaning. Empty input means the default value.
+/// Returns true if two inputs for a field are equivalent. Empty input stands for the default value.
 pub fn same(field: &Field, one: &str, two: &str) -> bool {
     let full = |text| match field.default {
         Some(default) if str::is_empty(text) => default,
@@ -62,7 +62,7 @@ pub fn same(field: &Field, one: &str, two: &str) -> bool {
     }
 }
 
-/// Returns a line for each limit for which the edit delays the time at which a fully used bucket is full again.
+/// Returns a line for each limit where the edit makes a fully used bucket take longer to refill.
 pub fn full_later(before: &Value, after: &Value, carry: Carry) -> Vec<String> {
     let limits = |rule: &Value| parse_limits(rule.get("limits")?).ok();
     let (Some(before), Some(after)) = (limits(before), limits(after)) else {
@@ -86,7 +86,7 @@ pub fn put(limit: &mut Map<String, Value>, field: &Field, typed: &str) {
     }
 }
 
-/// If setting the fields in `set` has made other fields invalid, restores the defaults of these other fields. For
+/// If setting the fields in `set` has made other fields invalid, resets those other fields to their defaults. For
 /// example, `initial` is invalid if it exceeds the new capacity.
 pub fn settle(limit: &mut Map<String, Value>, set: &[&str]) {
     let algorithm = limit.get("algorithm").and_then(Value::as_str);

@@ -36,7 +36,7 @@ mod requests;
 pub mod short;
 mod upstream;
 
-/// Describes the limits of a rule in one sentence, which may have several lines.
+/// Describes a rule's limits in one sentence, which may span several lines.
 pub fn limits(rule: &Rule) -> Vec<String> {
     let group = group(rule);
     let phrases: Vec<(&str, String)> = rule
@@ -65,7 +65,7 @@ pub fn limits(rule: &Rule) -> Vec<String> {
     }
 }
 
-/// Describes the other settings of a rule that differ from the defaults, in one sentence each.
+/// Describes a rule's other non-default settings, in one sentence each.
 pub fn notes(rule: &Rule) -> Vec<String> {
     let mut notes = Vec::new();
     match rule.mode {
@@ -103,7 +103,7 @@ pub fn notes(rule: &Rule) -> Vec<String> {
     notes
 }
 
-/// Describes `on_long_value`. Returns `None` if the rule has no regular expressions.
+/// Describes `on_long_value`. Returns `None` if the rule does not use any regular expressions.
 fn long_values(rule: &Rule) -> Option<String> {
     let patterns = rule.matches.patterns();
     let longest = patterns
@@ -123,7 +123,7 @@ fn long_values(rule: &Rule) -> Option<String> {
     ))
 }
 
-/// Formats the key of a rule in JSON: `header x-user-id : path`.
+/// Formats the key of a rule given as JSON: `header x-user-id : path`.
 pub fn key_in_json(rule: &Value) -> String {
     let parts = rule.get("key").and_then(Value::as_array);
     let words: Vec<String> = parts
@@ -148,10 +148,10 @@ pub fn key_in_json(rule: &Value) -> String {
 
 // Descriptions of overrides and penalties.
 
-/// Maximum number of overrides that are described.
+/// Maximum number of overrides to describe.
 const TOLD: usize = 8;
 
-/// Describes the overrides of a rule, in one sentence each.
+/// Describes a rule's overrides, in one sentence each.
 fn overrides(rule: &Rule) -> Vec<String> {
     let mut lines: Vec<String> = rule
         .overrides
@@ -190,7 +190,7 @@ fn one(rule: &Rule, pattern: &str, value: &Override) -> String {
     }
 }
 
-/// Describes when a penalty bans a key, and for how long.
+/// Describes when a penalty causes a key to be banned, and for how long.
 fn penalty(penalty: &Penalty) -> String {
     let Penalty {
         after,
@@ -215,7 +215,7 @@ fn penalty(penalty: &Penalty) -> String {
 
 // Lists.
 
-/// Joins items: `a, b and c`.
+/// Joins items into a list: `a, b and c`.
 fn list<T: AsRef<str>>(items: &[T], last: &str) -> String {
     match items {
         [] => String::new(),

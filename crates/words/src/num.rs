@@ -1,4 +1,4 @@
-//! Conversions between counts, fractions, terminal cells and user input. All conversions that round or saturate are in
+//! Conversions between counts, fractions, terminal cells and user input. All conversions that round or saturate live in
 //! this module.
 
 use std::num::{IntErrorKind, ParseIntError};
@@ -11,8 +11,8 @@ pub fn count(n: usize) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX)
 }
 
-/// Converts a number to an integer, rounded down. Negative numbers and NaN become 0, and numbers that are too large
-/// saturate.
+/// Converts a number to an integer, rounded down. Negative numbers and NaN become 0, and numbers that are too large are
+/// clamped to the maximum.
 #[expect(
     clippy::as_conversions,
     clippy::cast_possible_truncation,
@@ -23,8 +23,8 @@ pub const fn whole(x: f64) -> u64 {
     x as u64
 }
 
-/// Converts an integer to a floating-point number. The result is exact up to 2^53. Above, it is precise enough for
-/// drawing.
+/// Converts an integer to a floating-point number. The result is exact up to 2^53. Beyond that, it is precise enough
+/// for drawing.
 #[expect(
     clippy::as_conversions,
     clippy::cast_precision_loss,
@@ -47,7 +47,7 @@ pub fn cells(n: usize) -> u16 {
     u16::try_from(n).unwrap_or(u16::MAX)
 }
 
-/// Returns `part_ns / whole_ns`, clamped to the range from 0 to 1. Returns 0 if `whole_ns` is 0.
+/// Returns `part_ns / whole_ns`, clamped to between 0 and 1. Returns 0 if `whole_ns` is 0.
 pub fn fraction(part_ns: u64, whole_ns: u64) -> f64 {
     if whole_ns == 0 {
         return 0.0;
@@ -55,12 +55,12 @@ pub fn fraction(part_ns: u64, whole_ns: u64) -> f64 {
     (float(part_ns) / float(whole_ns)).clamp(0.0, 1.0)
 }
 
-/// Rounds a remaining time up to whole seconds, because it is used as an option in a command line that users may type.
+/// Rounds a remaining time up to whole seconds, for use as an option in a command line that users may type.
 pub const fn whole_seconds(ns: u64) -> Nanos {
     Nanos::from_secs(Nanos::new(ns).secs_ceil())
 }
 
-/// Parses a whole number that a user has typed. Returns a description of the problem if the text is invalid.
+/// Parses a whole number typed by a user. Returns a description of the problem if the text is invalid.
 pub fn typed<N: FromStr<Err = ParseIntError>>(text: &str) -> Result<N, String> {
     text.parse().map_err(|error: ParseIntError| {
         let is_negative = text

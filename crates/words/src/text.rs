@@ -1,7 +1,7 @@
 //! Escapes untrusted text for a terminal, and formats counts, sizes and dates.
 //!
 //! Keys, reasons and messages are chosen by clients. Untrusted text must not be able to move the cursor, change
-//! colours, or reorder or hide adjacent text. It is therefore escaped with [`escape`] before it is printed.
+//! colours, or hide or reorder adjacent text. It is therefore escaped with [`escape`] before it is printed.
 
 use std::borrow::Cow;
 
@@ -27,8 +27,8 @@ pub fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Converts text to the form in which the filter writes keys: bytes other than printable ASCII characters are written
-/// as `%XX`. Text that already has this form, such as a key from a list, is not changed.
+/// Converts text to the filter's key notation, in which all bytes other than printable ASCII characters are written as
+/// `%XX`. Text that is already in this form, such as a key from a list, is left unchanged.
 pub fn as_key(text: &str) -> Cow<'_, str> {
     const UNPRINTABLE: &AsciiSet = &CONTROLS.add(b' ');
     utf8_percent_encode(text, UNPRINTABLE).into()
@@ -47,7 +47,7 @@ pub fn meant(near: Option<impl AsRef<str>>) -> String {
     })
 }
 
-/// Truncates `text` to at most `most` characters. A truncated text ends with `…`.
+/// Truncates `text` to at most `most` characters. Truncated text ends with `…`.
 pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     match text.char_indices().nth(most) {
         None => Cow::Borrowed(text),

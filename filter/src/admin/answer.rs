@@ -1,5 +1,4 @@
-//! Responses of the admin API. Successful calls return JSON, and failed calls return a problem
-//! document.
+//! Admin API responses. Successful calls return JSON; failed calls return a problem document.
 
 use std::borrow::Cow;
 
@@ -13,15 +12,15 @@ use serde::Serialize;
 use crate::host::Reply;
 use crate::record::{Record, RecordError};
 
-/// Maximum number of problems with a request body that a response lists.
+/// Maximum number of request body problems that a response lists.
 const MAX_PROBLEMS: usize = 64;
-/// Maximum total size of the strings in all listed problems, in bytes.
+/// Maximum total size, in bytes, of the strings in all listed problems.
 const MAX_PROBLEM_BYTES: usize = 16 * 1024;
 /// Maximum length of a problem's path, in characters. Without this limit, the field names in the
 /// path could be as long as the request body.
 const MAX_PLACE: usize = 256;
 
-/// A call that failed.
+/// A failed call.
 #[derive(Debug)]
 pub(crate) struct Failure {
     problem: Box<ProblemAnswer<Rule, RuleEdit>>,
@@ -48,8 +47,8 @@ impl Failure {
         Self::new(400, "Bad request", detail)
     }
 
-    /// Creates a 400 response for an invalid request body. `what` describes a valid body. The
-    /// response lists as many of the `problems` as fit, and counts the others.
+    /// Creates a 400 response for an invalid request body. `what` describes what a valid body looks
+    /// like. The response lists as many of the `problems` as fit, and gives the number of the rest.
     pub(super) fn wrong_body(what: &str, problems: &[Problem]) -> Self {
         let mut failure = Self::bad(format!("the body is not {what}; see `problems`"));
         let mut room = MAX_PROBLEM_BYTES;
@@ -71,7 +70,7 @@ impl Failure {
         failure
     }
 
-    /// Creates a 405 response with the methods that the path accepts.
+    /// Creates a 405 response that lists the methods the path accepts.
     pub(super) fn not_allowed(detail: String, allow: String) -> Self {
         Self {
             allow: Some(allow),
@@ -79,7 +78,7 @@ impl Failure {
         }
     }
 
-    /// Adds the delay after which the caller should retry.
+    /// Adds the time the caller should wait before retrying.
     pub(super) fn retry_after(self, wait: Nanos) -> Self {
         let mut failure = self;
         failure.problem.retry_after_ns = Some(wait.get());
@@ -94,7 +93,7 @@ impl Failure {
         &self.problem.detail
     }
 
-    /// Adds the current rule, so that the caller sees which changes its request would have
+    /// Adds the current rule, so that the caller can see which changes its request would have
     /// overwritten.
     pub(super) fn with_current(mut self, rule: loudou_api::RuleView<Rule, RuleEdit>) -> Self {
         self.problem.current = Some(rule);
@@ -186,7 +185,7 @@ pub(super) fn ok_with(etag: String, body: &impl Serialize) -> Reply {
     whole(Some(etag), json(body))
 }
 
-/// Creates a 200 response whose body is already serialized.
+/// Creates a 200 response with an already serialized body.
 pub(super) fn ok_json(body: Vec<u8>) -> Reply {
     whole(None, body)
 }
@@ -196,7 +195,7 @@ pub(super) fn ok_at(record: &Record, body: &impl Serialize) -> Reply {
     whole(Some(record.instance.etag(record.generation)), json(body))
 }
 
-/// Like [`ok_at`], but with a body that is already serialized.
+/// Like [`ok_at`], but with an already serialized body.
 pub(super) fn ok_bytes_at(record: &Record, body: Vec<u8>) -> Reply {
     whole(Some(record.instance.etag(record.generation)), body)
 }

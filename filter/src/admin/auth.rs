@@ -1,4 +1,4 @@
-//! Authentication and authorization of API callers.
+//! Authenticates and authorizes API callers.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use super::answer::Failure;
 use crate::escaped::shown;
 use crate::host::Host;
 
-/// The caller of a request.
+/// The caller that sent a request.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
     pub(super) name: String,
@@ -35,8 +35,8 @@ pub(super) fn authorize(host: &dyn Host, settings: &AdminSettings) -> Result<Cal
         return Err(Failure::new(401, "Unauthorized", detail));
     };
     let digest: [u8; 32] = Sha256::digest(token).into();
-    // All tokens are compared, and each comparison takes constant time, so the response time does
-    // not leak information about the tokens.
+    // The given token is compared with every configured token in constant time, so that the
+    // response time leaks no information about the tokens.
     let mut known = None;
     for token in &settings.tokens {
         if bool::from(token.sha256.ct_eq(&digest)) {
@@ -59,7 +59,7 @@ fn bearer(header: &[u8]) -> Option<&[u8]> {
         .filter(|t| !t.is_empty())
 }
 
-/// Returns the caller if the request comes from this machine. Without configured tokens, no other
+/// Returns the caller if the request comes from this machine. If no tokens are configured, no other
 /// callers are allowed.
 fn loopback(host: &dyn Host) -> Result<Caller, Failure> {
     if is_source_loopback(host) {
@@ -73,7 +73,7 @@ fn loopback(host: &dyn Host) -> Result<Caller, Failure> {
     Err(Failure::new(403, "Forbidden", detail))
 }
 
-// Addresses of the current request's connection.
+// Addresses of the connection that carries the current request.
 
 /// Envoy property that contains the local address of the connection.
 pub(super) const DESTINATION: &str = "destination\0address";
@@ -98,13 +98,13 @@ pub(super) fn address_of(host: &dyn Host, end: &str) -> Option<IpAddr> {
     Some(address.to_canonical())
 }
 
-// Checks of the host name in a request. Without tokens, only names that always refer to this
-// machine are accepted. Otherwise a website could let its own domain resolve to this machine (DNS
+// Host name checks for requests. If no tokens are configured, only names that always refer to this
+// machine are accepted. Otherwise a website could make its own domain resolve to this machine (DNS
 // rebinding) and read the responses.
 
-/// Refuses a request whose `:authority` names an unknown host. If tokens but no hosts are
-/// configured, all hosts are accepted: web pages have no token, and operators reach the API under
-/// many service and proxy names.
+/// Rejects a request whose `:authority` names an unknown host. If tokens but no hosts are
+/// configured, all hosts are accepted: web pages do not have a token, and operators reach the API
+/// through many service and proxy names.
 fn named_host(host: &dyn Host, settings: &AdminSettings) -> Result<(), Failure> {
     if settings.hosts.is_empty() && !settings.tokens.is_empty() {
         return Ok(());
@@ -135,7 +135,7 @@ fn is_known(name: &str, host: &dyn Host, settings: &AdminSettings) -> bool {
     let Ok(address) = inner.unwrap_or(text).parse::<IpAddr>() else {
         return false;
     };
-    // In an authority, IPv6 addresses are in brackets, and nothing else is.
+    // In an authority, IPv6 addresses, and only they, are enclosed in brackets.
     if address.is_ipv6() != inner.is_some() {
         return false;
     }

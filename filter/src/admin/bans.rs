@@ -23,7 +23,7 @@ use crate::fleet::travel::{self, BanValue, LocalChange};
 use crate::host::{Host, HostStore, Reply};
 use crate::metrics::StoreMetrics;
 
-/// Minimum duration of a ban. A shorter ban could expire before the response is sent.
+/// Minimum ban duration. A shorter ban could expire before the response is even sent.
 const MIN_BAN: Nanos = Nanos::from_millis(1);
 
 impl AdminPlane {
@@ -79,8 +79,8 @@ impl AdminPlane {
             (false, true) => Some("its refusals and bans were cleared"),
             (false, false) => None,
         };
-        // The unban is sent to the fleet even if this Envoy has no ban for the key, because another
-        // Envoy may have imposed a penalty ban.
+        // The unban is sent to the fleet even if the key is not banned on this Envoy, because
+        // another Envoy may have imposed a penalty ban.
         let made = LocalChange::unban(&setting.active.rule().name, call.key());
         let fleet = travel::note(host, self.share(), &[made], now);
         if let Some(words) = words {
@@ -113,7 +113,7 @@ impl AdminPlane {
     }
 }
 
-/// Rejects a ban that is too short to refuse a request, or too long to be stored exactly.
+/// Rejects a ban that is too short to have any effect, or too long to be stored exactly.
 fn check_span(span: Option<Nanos>, clock: Clock) -> Result<(), Failure> {
     let Some(span) = span else { return Ok(()) };
     if span < MIN_BAN {
@@ -131,9 +131,9 @@ fn check_span(span: Option<Nanos>, clock: Clock) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the time at which the key's ban ends once the new ban is set, or `None` if the ban has
-/// no known end. The flag is true if an existing ban ends later than the new ban, so that the
-/// existing end stays in effect.
+/// Returns the time at which the key's ban will end once the new ban is set, or `None` if it has no
+/// known end. The flag is true if an existing ban outlasts the new one, in which case its end time
+/// is kept.
 fn until(
     before: Option<&Slot>,
     span: Option<Nanos>,
@@ -165,7 +165,7 @@ impl Setting<'_> {
         self.table.get(&mut HostStore(host), id)
     }
 
-    /// Rejects a ban that could not refuse any request.
+    /// Rejects a ban that could never apply to any request.
     fn check_ban(&self, host: &dyn Host) -> Result<(), Failure> {
         let (rule, key) = (self.active.rule(), self.call.key());
         if rule.mode != Mode::Enforce {
@@ -177,7 +177,7 @@ impl Setting<'_> {
             return Err(Failure::bad(detail));
         }
         // A key that ends with `*` is probably meant as a pattern, so the ban is accepted only if a
-        // bucket with exactly this key exists.
+        // bucket with this exact key exists.
         if key.ends_with('*') && self.get(host)?.is_none() {
             let shown = shown(key);
             let detail = format!(
@@ -222,7 +222,7 @@ impl Setting<'_> {
         Ok((before, effect))
     }
 
-    /// Returns the `ETag` that identifies the ban stored in a bucket.
+    /// Returns the `ETag` of the ban stored in a bucket.
     fn etag(&self, slot: Option<&Slot>) -> String {
         let imposed = slot.and_then(|slot| imposed(slot, self.call.clock.now));
         BanView::etag(imposed)
@@ -253,7 +253,7 @@ impl Setting<'_> {
         events::add(host, plane.share(), &event);
     }
 
-    /// Returns the ban as a change to send to the other Envoys of the fleet.
+    /// Returns the ban as a change to be sent to the other Envoys in the fleet.
     fn made(&self, reason: &str, until: Option<Nanos>) -> LocalChange {
         let ban = BanValue {
             tag: self.active.tag(),

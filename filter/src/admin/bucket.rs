@@ -1,4 +1,4 @@
-//! The JSON view of a bucket, with its limits and its ban, penalty or override.
+//! The JSON view of a bucket, including its limits and any ban, penalty or override.
 
 use loudou_api::{
     BanBy, BanView, BroughtView, BucketState, BucketView, KeyOverrideView, LeaseView, LimitView,
@@ -16,21 +16,21 @@ use loudou_store::page::{FLAG_PINNED, Slot};
 
 use super::answer::Failure;
 
-/// Returns the view of a bucket as it is at `call_time`. The stored bucket is not changed.
+/// Returns the view of a bucket as of `call_time`. The stored bucket is not changed.
 pub(super) fn view(rule: &ActiveRule, slot: &Slot, key: &str, call_time: CallTime) -> BucketView {
     Current::new(rule, slot, key, call_time).view()
 }
 
-/// A bucket with its state at the time of the call, from which the JSON view is created.
+/// A bucket and its state at the time of the call, from which the JSON view is created.
 pub(super) struct Current<'a> {
     rule: &'a ActiveRule,
     slot: &'a Slot,
     key: &'a str,
     now: Nanos,
     level: Level<'a>,
-    /// The decision that a request with cost 0 would get.
+    /// The decision for a hypothetical request with cost 0.
     state: BucketDecision,
-    /// The decision that a request with the rule's usual cost would get.
+    /// The decision for a hypothetical request with the rule's usual cost.
     usual: BucketDecision,
     ban: Option<BanView>,
 }
@@ -51,7 +51,7 @@ impl<'a> Current<'a> {
             key,
             now,
             state: decide(0),
-            // Even if the usual cost is 0, the decision is computed for one unit.
+            // If the usual cost is 0, the decision is computed for one unit instead.
             usual: decide(rule.rule().cost.usual().max(1).into()),
             ban: ban_view(rule, slot, key, now),
             level,
@@ -114,7 +114,7 @@ impl<'a> Current<'a> {
     }
 }
 
-/// Returns the ban of a key. A ban by an override takes precedence over the ban stored in the slot,
+/// Returns a key's ban. A ban imposed by an override takes precedence over one stored in the slot,
 /// and has no known end.
 pub(super) fn ban_view(rule: &ActiveRule, slot: &Slot, key: &str, now: Nanos) -> Option<BanView> {
     if matches!(rule.grant(key), Grant::Banned) {
@@ -124,7 +124,7 @@ pub(super) fn ban_view(rule: &ActiveRule, slot: &Slot, key: &str, now: Nanos) ->
     imposed(slot, now)
 }
 
-/// Returns the ban that is stored in a slot.
+/// Returns the ban stored in a slot.
 pub(super) fn imposed(slot: &Slot, now: Nanos) -> Option<BanView> {
     let ban = slot.ban_history.ban(now)?;
     let by = if slot.flags & FLAG_PINNED == 0 {
@@ -173,9 +173,9 @@ pub(super) fn no_bucket(rule: &ActiveRule, key: &str) -> Failure {
     Failure::new(404, "Not found", detail)
 }
 
-// Fleet-wide buckets, based on this Envoy's last response from the engine.
+// Fleet-wide buckets, as known from the engine's last response to this Envoy.
 
-/// Clock reading of a call, with the fleet state at that time.
+/// A call's clock reading and the fleet state at that time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallTime {
     pub(super) clock: Clock,
@@ -190,8 +190,8 @@ impl CallTime {
     }
 }
 
-/// Returns the view of a lease with this number of limits. `None` if the engine has not answered
-/// yet.
+/// Returns the view of a lease with the given number of limits. `None` if the engine has not
+/// responded yet.
 pub(super) fn lease_view(lease: &Lease, limits: usize, now: Nanos) -> Option<LeaseView> {
     let seen = lease.seen()?;
     Some(LeaseView {

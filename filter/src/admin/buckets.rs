@@ -26,14 +26,14 @@ use crate::host::{Host, HostStore, Reply};
 use crate::metrics::StoreMetrics;
 use crate::record::Record;
 
-/// Time limit of one search call. Including Envoy's own work, a search call occupies a worker for
-/// at most about a millisecond.
+/// Time limit for a single search call. Including Envoy's own work, a search call ties up a worker
+/// for at most about a millisecond.
 pub(super) const MAX_TIME: Nanos = Nanos::new(300_000);
-/// The literal contains the maximum number, because code that formats the number would enlarge the
+/// The maximum is hard-coded in the string, because code that formats the number would enlarge the
 /// Wasm module.
 const NAMES_FORM: &str =
     r#"the body must be {"buckets": [["RULE", "KEY"], …]} with at most 64 of them"#;
-/// Number of buckets in the request body that a call reads even if its time limit has passed.
+/// Minimum number of requested buckets that a call reads, even if its time limit has passed.
 pub(super) const MIN_BUCKETS_READ: usize = 8;
 
 impl AdminPlane {
@@ -72,7 +72,7 @@ impl AdminPlane {
         Ok(ok_bytes_at(&record, head.with_buckets(&buckets)))
     }
 
-    /// Returns all existing buckets that are listed in the request body.
+    /// Returns those buckets listed in the request body that exist.
     pub(super) fn read_buckets(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
         let document = call.json()?;
         let names = names(&document).ok_or_else(|| Failure::bad(NAMES_FORM))?;
@@ -122,7 +122,7 @@ impl AdminPlane {
         let (record, active) = self.rule_of(host, call)?;
         let table = self.table(host)?;
         let store = &mut HostStore(host);
-        // In shadow mode no requests are held, so the reset does not have to preserve their places
+        // In shadow mode no requests are held, so the reset does not need to preserve their places
         // in the queue.
         let reset = if active.rule().mode == Mode::Enforce {
             table.reset_behind(store, (&*active, key), call.clock)?
@@ -170,7 +170,7 @@ impl AdminPlane {
         }))
     }
 
-    /// Returns the rule record, and the rule that is named in the path.
+    /// Returns the rule record and the rule named in the path.
     pub(super) fn rule_of(
         &mut self,
         host: &dyn Host,
@@ -190,8 +190,8 @@ fn add(buckets: &mut Vec<u8>, bucket: &BucketView) {
     buckets.append(&mut serde_json::to_vec(bucket).unwrap_or_default());
 }
 
-/// Returns the rule name and key of each bucket in a request body. `None` if the body does not have
-/// the form [`NAMES_FORM`].
+/// Returns the rule name and key of each bucket in a request body. `None` if the body is not of the
+/// form [`NAMES_FORM`].
 fn names(document: &Value) -> Option<Vec<(&str, &str)>> {
     let object = document.as_object().filter(|object| object.len() == 1)?;
     let names = object.get("buckets")?.as_array()?;
@@ -205,7 +205,7 @@ fn names(document: &Value) -> Option<Vec<(&str, &str)>> {
     names.collect()
 }
 
-/// Parses the search parameters in the query of a call.
+/// Parses the search parameters in a call's query.
 fn read(call: &Call, record: &Record) -> Result<Search, Failure> {
     let rule = call.get("rule").map(|name| find(record, name));
     let state = |name: &str| {

@@ -1,4 +1,4 @@
-//! Parses an API call, whose path and query must be strictly valid.
+//! Parses an API call, and rejects any path or query that is not strictly valid.
 
 use loudou_api::{Access, BODY_HEADER, BodyWays, Event, EventKind, MAX_BODY_HEADER};
 use loudou_limiter::{Carry, Clock, DURATION_FORM, Nanos};
@@ -16,35 +16,35 @@ use loudou_rules::config::{JsonError, parse_json};
 use loudou_rules::fleet::FleetView;
 use loudou_rules::joined::joined;
 
-/// Maximum length of a path including its query, in bytes.
+/// Maximum length of a path, including its query, in bytes.
 const MAX_PATH: usize = 4096;
-/// Query parameters that may be given without a value to mean true.
+/// Query parameters that mean true when given without a value.
 const FLAGS: [&str; 2] = ["dry_run", "replace"];
-/// Path segment of a route that stands for the name of a rule.
+/// Placeholder for a rule name among a route's path segments.
 const RULE: &str = "RULE";
-/// Path segment of a route that stands for a key.
+/// Placeholder for a key among a route's path segments.
 pub(super) const KEY: &str = "KEY";
 
 const FLAG_VALUES: &str = "true, false, or the name alone for true";
 
 pub(super) type Handler = fn(&mut AdminPlane, &dyn Host, &Call) -> Result<Reply, Failure>;
 
-/// An endpoint of the API.
+/// An API endpoint.
 #[derive(Debug)]
 pub struct Route {
     /// HTTP method.
     pub method: &'static str,
-    /// Path as documented. `RULE` and `KEY` match any path segment.
+    /// Path as it appears in the documentation. `RULE` and `KEY` match any path segment.
     pub path: &'static str,
-    /// Access that the caller needs.
+    /// Access level that the caller needs.
     pub access: Access,
     /// Allowed query parameters.
     pub query: &'static [&'static str],
     /// True if the endpoint reads a request body. Other endpoints reject a body, because they would
-    /// silently ignore its content.
+    /// otherwise silently ignore it.
     pub takes_body: bool,
     /// True if the endpoint evaluates `If-Match`. Other endpoints that make changes reject the
-    /// header, because they would ignore the condition.
+    /// header, because they would otherwise ignore the condition.
     pub takes_if_match: bool,
     pub(super) handler: Handler,
 }
@@ -65,7 +65,7 @@ impl Route {
     }
 }
 
-/// Target of a request: its method, path and query.
+/// A request's target: its method, path and query.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) method: String,
@@ -77,7 +77,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Parses the method, path and query of the current request. The path prefix `at` is removed.
+    /// Parses the method, path and query of the current request. The path prefix `at` is stripped.
     pub(super) fn read(host: &dyn Host, at: &str) -> Result<Self, Failure> {
         let path = header(host, ":path").filter(|path| path.len() <= MAX_PATH);
         let path = path.ok_or_else(|| {
@@ -107,7 +107,7 @@ impl Target {
         })
     }
 
-    /// Returns the access that a call to an unknown endpoint needs. This access check prevents
+    /// Returns the access level required for a call to an unknown endpoint. This check prevents
     /// callers with view access from finding out which endpoints make changes.
     pub(super) fn needs(&self) -> Access {
         match self.method.as_str() {
@@ -116,8 +116,8 @@ impl Target {
         }
     }
 
-    /// Rejects unknown and duplicate query parameters, and parameters without a value unless they
-    /// are flags. An empty value is usually a mistake in a script.
+    /// Rejects unknown and duplicate query parameters, as well as non-flag parameters without a
+    /// value. An empty value is usually a scripting mistake.
     fn check_query(&self, known: &[&str]) -> Result<(), Failure> {
         for (index, (name, value)) in self.query.iter().enumerate() {
             let mut before = self.query.iter().take(index);
@@ -151,14 +151,14 @@ impl Target {
     }
 }
 
-/// An API call whose caller has the necessary access.
+/// An API call whose caller has the required access.
 #[derive(Debug)]
 pub struct Call {
     pub(super) caller: Caller,
     pub(super) route: &'static Route,
     target: Target,
     pub(super) if_match: IfMatch,
-    /// Time of the call, as reported in the response.
+    /// Time of the call, as given in the response.
     pub(super) clock: Clock,
     /// Fleet state at the time of `clock`.
     pub(super) fleet: Option<FleetView>,
@@ -195,7 +195,7 @@ impl Call {
         })
     }
 
-    /// Returns the time of the call with the fleet state.
+    /// Returns the call's time together with the fleet state.
     pub(super) const fn call_time(&self) -> CallTime {
         CallTime {
             clock: self.clock,
@@ -203,7 +203,7 @@ impl Call {
         }
     }
 
-    /// Creates an event whose author is the caller. The handler adds the details.
+    /// Creates an event whose author is the caller. The handler fills in the details.
     pub(super) fn event(&self, kind: EventKind, generation: u64) -> Event {
         events::event(self.clock, kind, &self.caller.name, generation)
     }
@@ -218,7 +218,7 @@ impl Call {
         self.step(KEY).unwrap_or_default()
     }
 
-    /// Returns the path segment at the position of the placeholder `name` in the route.
+    /// Returns the path segment at the position of the route's placeholder `name`.
     pub(super) fn step(&self, name: &str) -> Option<&str> {
         let mut steps = self.route.steps().zip(&self.target.steps);
         let found = steps.find(|(other, _)| *other == name);
@@ -302,9 +302,8 @@ impl Call {
     }
 }
 
-/// Rejects a request whose content type is not JSON. The check blocks forged requests from web
-/// pages, because a form cannot send JSON, and a script cannot send JSON without a CORS preflight
-/// request.
+/// Rejects a request whose content type is not JSON. The check blocks cross-site request forgery,
+/// because a form cannot send JSON, and a script cannot send it without a CORS preflight request.
 pub(super) fn expect_json(host: &dyn Host) -> Result<(), Failure> {
     let kind = host.request_header("content-type").unwrap_or_default();
     let kind = String::from_utf8_lossy(&kind).to_ascii_lowercase();
@@ -316,8 +315,8 @@ pub(super) fn expect_json(host: &dyn Host) -> Result<(), Failure> {
     Err(Failure::new(415, "Unsupported media type", detail))
 }
 
-/// Returns the JSON body that a client sent in a header, because some listeners do not pass request
-/// bodies to the filter. Empty if the header is missing.
+/// Returns the JSON body that a client sent in a header, which is needed because some listeners do
+/// not pass request bodies to the filter. Returns an empty body if the header is missing.
 pub(super) fn body_in_header(
     host: &dyn Host,
     has_body: bool,
@@ -332,7 +331,7 @@ pub(super) fn body_in_header(
     }
     let body = found.unwrap_or_default();
     // `request_header` returns only the first line of the header. If the filter ignored a second
-    // line, the caller would believe that its content was applied.
+    // line, the caller would wrongly assume that its content had been applied.
     let lines = host.request_headers();
     if lines.is_some_and(|lines| lines.of(BODY_HEADER).nth(1).is_some()) {
         let detail = format!("`{BODY_HEADER}` is sent twice: send the whole JSON in one header");

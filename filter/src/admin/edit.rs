@@ -1,5 +1,5 @@
 //! `PUT` and `DELETE` for `/v1/rules/{rule}` and `/v1/overrides/{rule}/{key}`, which edit a rule or
-//! a key's override. `If-Match` protects against concurrent edits.
+//! the override for a key. `If-Match` protects against concurrent edits.
 
 use std::sync::Arc;
 
@@ -67,8 +67,8 @@ impl AdminPlane {
                 );
                 return Err(Failure::new(409, "An override of a trial", detail));
             }
-            // The override must also be valid for the limits in the base rule, because these limits
-            // apply again when an edit of the limits expires.
+            // The override must also be valid for the base rule's limits, because these apply again
+            // once an edit of the limits expires.
             let gives = config::parse_override(key, &document, Some(&rule.base.limits))
                 .map_err(|problems| Failure::wrong_body("a valid edit", &problems))?;
             if let Some(problem) = config::impossible_key(&rule.base, key) {
@@ -103,7 +103,7 @@ impl AdminPlane {
         change: &dyn Fn(&mut RuleRecord, u32) -> Result<(), Failure>,
     ) -> Result<Reply, Failure> {
         let call = edited.call;
-        // Reading the record drops expired edits before this edit is made.
+        // Reading the record drops expired edits before this edit is applied.
         self.record(host, call)?;
         let share = self.share().to_owned();
         let mut outcome = Err(RecordError::Missing.into());
@@ -117,7 +117,7 @@ impl AdminPlane {
                 outcome = Err(too_many_trials());
                 return false;
             }
-            // The precondition is checked in every attempt, because another worker may have edited
+            // The precondition is checked on every attempt, because another worker may have edited
             // the rule since the previous attempt.
             let seen = self.precondition(host, call, record);
             outcome = seen.and_then(|before| {
@@ -134,15 +134,15 @@ impl AdminPlane {
                 }
                 made = LocalChange::of_rule(&old, rule);
                 let described = describe(&before, rule.effective());
-                // A reset changes the fill levels of the buckets even if no setting of the rule
-                // changes.
+                // A reset changes the buckets' fill levels even if none of the rule's settings
+                // change.
                 let resets = edited.author.carry == Carry::Reset;
                 let changed = resets || !described.is_empty() || ends != rule.ends();
                 Ok((before, described, changed))
             });
             let changed = outcome.as_ref().is_ok_and(|(_, _, changed)| *changed);
             if !changed {
-                // Undoes the edit if it was refused or changes nothing.
+                // Undo the edit if it was refused or changes nothing.
                 *record = stored;
             }
             ended = record.rule(call.rule()).cloned();
@@ -157,9 +157,9 @@ impl AdminPlane {
             current::announce(host, &records, &metrics, change, call.clock.now);
             fleet
         });
-        // A rule with too many recent edits accepts new edits only after a sweep has converted its
-        // buckets. So each edit runs a part of the sweep. A dry run does not, because buckets must
-        // not be converted to a rule version that is never stored.
+        // A rule with too many recent edits accepts new ones only after a sweep has converted its
+        // buckets. Each edit therefore performs part of the sweep. A dry run does not, because
+        // buckets must not be converted to a rule version that will never be stored.
         if !edited.dry_run {
             self.sweep(host, call, &record);
         }
@@ -183,7 +183,7 @@ impl AdminPlane {
         Ok(ok_at(&record, &answer))
     }
 
-    /// Converts some buckets of frequently edited rules to the current rule version. If the
+    /// Converts some of the buckets of frequently edited rules to the current rule version. If the
     /// conversion fails, the next edit retries it.
     fn sweep(&mut self, host: &dyn Host, call: &Call, record: &Record) {
         let rules: Vec<Arc<ActiveRule>> = record.to_sweep().map(|rule| rule.activate()).collect();
@@ -288,7 +288,7 @@ fn author(call: &Call, carry: Carry, expires_after: Option<Nanos>) -> Result<Aut
     })
 }
 
-/// Creates the response to an edit that [`RuleRecord::check`] has refused.
+/// Creates the response to an edit rejected by [`RuleRecord::check`].
 fn refused(why: NotAllowed) -> Failure {
     match why {
         NotAllowed::Wrong(problems) => Failure::wrong_body("a valid edit", &problems),

@@ -1,5 +1,5 @@
 //! `POST /v1/explain` reports how the rules would decide a sample request. The call takes no
-//! tokens, so view access suffices.
+//! tokens, so view access is sufficient.
 
 use loudou_api::ExplainAnswer;
 use loudou_rules::config;

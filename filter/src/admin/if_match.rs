@@ -1,4 +1,4 @@
-//! The precondition `If-Match` (RFC 9110, section 13.1.1).
+//! The `If-Match` precondition (RFC 9110, section 13.1.1).
 
 use super::answer::Failure;
 use crate::host::Host;
@@ -8,22 +8,22 @@ use crate::host::Host;
 pub(super) enum IfMatch {
     /// No precondition.
     Absent,
-    /// Any state of the resource (`*`).
+    /// The resource may be in any state (`*`).
     Any,
-    /// The resource must have one of these entity tags. Weak tags are left out, because `If-Match`
+    /// The resource must have one of these entity tags. Weak tags are omitted, because `If-Match`
     /// never matches them.
     Tags(Vec<Vec<u8>>),
 }
 
 impl IfMatch {
     /// Parses the precondition of the current request. If the request has several `If-Match` lines,
-    /// all of them are used.
+    /// all of them are considered.
     pub(super) fn read(host: &dyn Host) -> Result<Self, Failure> {
         let Some(first) = host.request_header("if-match") else {
             return Ok(Self::Absent);
         };
-        // `request_header` returns only the first line of the header, but this property contains
-        // all lines, joined with commas.
+        // `request_header` returns only the first line of the header, whereas this property
+        // contains all lines, joined by commas.
         let all = host.property("request\0headers\0if-match");
         Self::parse(&all.unwrap_or(first)).ok_or_else(|| {
             let detail =
@@ -66,8 +66,8 @@ impl IfMatch {
         }
     }
 
-    /// Returns true if the precondition allows a change of a resource whose `ETag` is `etag`,
-    /// including the quotes.
+    /// Returns true if the precondition allows changing a resource whose `ETag`, including the
+    /// quotes, is `etag`.
     pub(super) fn allows(&self, etag: &str) -> bool {
         match self {
             Self::Absent | Self::Any => true,

@@ -1,10 +1,10 @@
-//! Counts and logs API calls that are refused with 401 or 403, and throttles callers that guess
+//! Counts and logs API calls refused with 401 or 403, and throttles callers that try to guess
 //! tokens.
 //!
-//! After too many wrong tokens, a wrong token gets 429 instead of 401. A correct token is always
-//! accepted, so an attacker cannot lock out an operator. Since only responses to wrong tokens
-//! change, each worker needs only one count of wrong tokens for all callers, instead of memory for
-//! each caller.
+//! After too many wrong tokens, the response to a wrong token is 429 instead of 401. A correct
+//! token is always accepted, so an attacker cannot lock out an operator. Since only responses to
+//! wrong tokens change, each worker needs just one wrong-token count for all callers, rather than
+//! memory for each caller.
 
 use loudou_limiter::Nanos;
 
@@ -15,31 +15,32 @@ use crate::metrics::{AdminMetrics, Registry};
 
 /// Minimum interval between two log lines about refusals with the same status.
 const LOGGED_EVERY: Nanos = Nanos::from_secs(1);
-/// Number of wrong tokens in quick succession that get 401 before further wrong tokens get 429.
+/// Number of wrong tokens in quick succession that are answered with 401 before the response
+/// becomes 429.
 const BURST: u64 = 10;
-/// Interval after which one more wrong token gets 401 instead of 429.
+/// Interval after which one more wrong token is answered with 401 instead of 429.
 const LOG_INTERVAL: Nanos = Nanos::from_secs(1);
 
-/// State of one worker for throttling refused API calls and their log lines.
+/// Per-worker state for throttling refused API calls and their log lines.
 #[derive(Debug, Default)]
 pub(super) struct Refused {
     unauthorized: Lines,
     forbidden: Lines,
-    /// Time at which the count of wrong tokens has decayed to 0.
+    /// Time at which the wrong-token count will have decayed to 0.
     wrong_until: Nanos,
 }
 
 /// Throttles the log lines about refusals with the same status.
 #[derive(Debug, Default)]
 struct Lines {
-    /// Earliest time of the next log line.
+    /// Earliest time at which the next line may be logged.
     next_at: Nanos,
     left_out: u64,
 }
 
 impl Refused {
-    /// Counts and logs a refusal of the current request. Returns the failure, which becomes a 429
-    /// response after too many wrong tokens.
+    /// Counts and logs the refusal of the current request. Returns the failure, or a 429 response
+    /// if there have been too many wrong tokens.
     pub(super) fn note(
         &mut self,
         host: &dyn Host,
@@ -68,8 +69,8 @@ impl Refused {
         }
     }
 
-    /// Returns the failure for a wrong token, which becomes a 429 response after too many wrong
-    /// tokens.
+    /// Returns the failure for a wrong token, or a 429 response if there have been too many of
+    /// them.
     fn slow_down(&mut self, refused: Failure, now: Nanos) -> Failure {
         let from = self.wrong_until.max(now);
         let until = from.saturating_add(LOG_INTERVAL);
@@ -86,7 +87,7 @@ impl Refused {
     }
 }
 
-/// Returns the log line about a refused request.
+/// Returns the log line for a refused request.
 fn line(host: &dyn Host, refused: &Failure, left_out: u64) -> String {
     let text = |bytes: Option<Vec<u8>>| {
         let bytes = bytes.unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The table of API endpoints. The table determines dispatch, access checks, and 404 and 405
-//! responses. A test compares `docs/reference/admin-api.md` with the table.
+//! The table of API endpoints. The table drives dispatch, access checks, and 404 and 405 responses.
+//! A test checks `docs/reference/admin-api.md` against the table.
 
 use loudou_api::Access;
 
@@ -34,8 +34,7 @@ pub static ROUTES: [Route; 17] = [
         AdminPlane::delete_override,
     ),
     get("/v1/buckets", BUCKETS, AdminPlane::buckets),
-    // The method is POST, because the rules and keys of many buckets do not fit into a query
-    // string.
+    // The method is POST, because the rules and keys of many buckets do not fit in a query string.
     post("/v1/buckets", &[], AdminPlane::read_buckets)
         .for_viewers()
         .with_body(),
@@ -49,7 +48,7 @@ pub static ROUTES: [Route; 17] = [
     .with_if_match(),
     post("/v1/buckets/RULE/KEY/unban", &["reason"], AdminPlane::unban).with_if_match(),
     get("/v1/top", &["rule", "by", "limit"], AdminPlane::top),
-    // The method is POST, because a sample request does not fit into a query string.
+    // The method is POST, because a sample request does not fit in a query string.
     post("/v1/explain", &[], AdminPlane::explain)
         .for_viewers()
         .with_body(),
@@ -119,13 +118,13 @@ impl Route {
     }
 }
 
-/// Returns the routes that match the target's path, for all methods.
+/// Returns the routes that match the target's path, regardless of method.
 fn of_path(target: &Target) -> impl Iterator<Item = &'static Route> {
     let steps = target.steps.as_slice();
     ROUTES.iter().filter(|route| route.has_path(steps))
 }
 
-/// Returns the route that matches the target's method and path. `HEAD` uses the route of `GET`, and
+/// Returns the route that matches the target's method and path. `HEAD` uses the `GET` route, and
 /// Envoy omits the response body.
 pub(super) fn find(target: &Target) -> Option<&'static Route> {
     let method = match target.method.as_str() {

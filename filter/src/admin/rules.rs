@@ -18,16 +18,16 @@ use crate::escaped::escaped;
 use crate::host::{Host, Reply};
 use crate::record::{Origin, Record, RuleRecord};
 
-/// Approximate maximum size of the rules in one response, in bytes. Creating a response of this
-/// size takes well below a millisecond. A single rule may exceed the maximum, because each page has
-/// at least one rule.
+/// Approximate maximum total size of the rules in a response, in bytes. Creating a response of this
+/// size takes well below a millisecond. A single rule may exceed the maximum, because each page
+/// contains at least one rule.
 const PAGE: usize = 24 << 10;
 /// Approximate JSON size of a [`RuleView`] without its rule and base rule, in bytes.
 const VIEW: usize = 512;
 
 /// The rules in force, in the format of a rule file. If the rules do not fit on one page, the page
-/// is not a valid rule file, because rule files must not contain `next_cursor`. So users cannot
-/// mistake a partial page for the complete file.
+/// is not a valid rule file, because rule files must not contain `next_cursor`. This prevents users
+/// from mistaking a partial page for the complete file.
 #[derive(Serialize)]
 struct Export<'a> {
     version: u8,
@@ -137,8 +137,8 @@ fn edit_view(origin: &Origin) -> EditView {
     }
 }
 
-/// Returns the page of rules that a call requests, and the cursor of the next page. A cursor is
-/// valid for one rule generation only, so all pages of a list show the same generation.
+/// Returns the page of rules that a call requests, and the cursor for the next page. A cursor is
+/// valid only for a single rule generation, so that all pages of a list show the same generation.
 fn page<'a>(
     record: &'a Record,
     call: &Call,
@@ -166,8 +166,8 @@ fn page<'a>(
     Ok((rest.get(..count).unwrap_or_default(), cursor))
 }
 
-/// Returns the rule with this name. If there is none, the error is a 404 response that lists the
-/// names of all rules.
+/// Returns the rule with this name. If there is none, returns a 404 failure that lists the names of
+/// all rules.
 pub(super) fn find<'a>(record: &'a Record, name: &str) -> Result<&'a RuleRecord, Failure> {
     record.rule(name).ok_or_else(|| {
         let names: Vec<&str> = record

@@ -1,10 +1,10 @@
-//! Searches all buckets in steps, each of which does a bounded amount of work.
+//! Searches all buckets in steps that each do a bounded amount of work.
 //!
-//! A search visits the pages in order, and the buckets of each page in the order of their
-//! fingerprints. Each step continues after the last bucket that the previous step visited. A bucket
-//! never moves to another page, and its fingerprint never changes, so a search visits each bucket
-//! exactly once if the bucket exists from the first step to the last. Most buckets are not decoded,
-//! because [`Scan`] can tell from the encoded bytes that they do not match.
+//! A search visits the pages in order, and the buckets on each page in fingerprint order. Each step
+//! resumes after the last bucket that the previous step visited. A bucket never moves to another
+//! page, and its fingerprint never changes, so a search visits every bucket that exists from the
+//! first step to the last exactly once. Most buckets are never decoded, because [`Scan`] can tell
+//! from the encoded bytes that they do not match.
 
 use std::fmt;
 
@@ -19,19 +19,19 @@ use loudou_store::{Age, LiveRule, SharedData, Table};
 use super::bucket::CallTime;
 use super::bucket::Current;
 
-/// Costs in work units: looking up a missing shared data value, reading an existing value, and
+/// Costs, in work units, of looking up a missing shared data value, reading an existing value, and
 /// decoding a bucket.
 const MISSING: u32 = 1;
 const VALUE: u32 = 8;
 const BUCKET: u32 = 32;
-/// Minimum number of work units in each step, so that a search makes progress even on a slow
-/// machine. The minimum work takes only a fraction of a step's time limit.
+/// Minimum number of work units per step, so that a search makes progress even on a slow machine.
+/// This minimum uses up only a fraction of a step's time limit.
 const MIN_STEP_WORK: u32 = 256;
 /// Number of work units between two clock readings.
 const BETWEEN: u32 = 32;
 
-/// Position from which a search continues: a page, and the fingerprint of the last bucket visited
-/// on the page.
+/// Position from which a search resumes: a page, and the fingerprint of the last bucket visited on
+/// it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cursor {
     pub(super) page: u32,
@@ -60,7 +60,7 @@ impl Cursor {
     }
 }
 
-/// Filters and page size of a search.
+/// A search's filters and page size.
 #[derive(Debug, Default)]
 pub(super) struct Search {
     pub(super) rule_tag: Option<u32>,
@@ -72,7 +72,7 @@ pub(super) struct Search {
     pub(super) most: usize,
 }
 
-/// The bucket table that a search reads, and the rules.
+/// The rules, and the bucket table to search.
 pub(super) struct Place<'a> {
     pub(super) store: &'a mut dyn SharedData,
     pub(super) table: &'a Table,
@@ -81,9 +81,9 @@ pub(super) struct Place<'a> {
 }
 
 impl Search {
-    /// Runs one step: calls `found` for each matching bucket, until it has found `most` buckets or
-    /// `has_time` returns false. Returns the position from which the next step continues, or `None`
-    /// if the search is complete.
+    /// Runs one step: calls `found` for each matching bucket until `most` buckets have been found
+    /// or `has_time` returns false. Returns the position from which the next step resumes, or
+    /// `None` if the search is complete.
     pub(super) fn step(
         &self,
         place: &mut Place<'_>,
@@ -125,12 +125,12 @@ struct Step<'a> {
 }
 
 impl Step<'_> {
-    /// Searches one page. If the step ends on this page, returns the fingerprint of the last bucket
-    /// visited.
+    /// Searches one page. Returns the fingerprint of the last bucket visited if the step ends on
+    /// this page.
     fn page(&mut self, place: &mut Place<'_>, from: Cursor) -> Option<u64> {
         let has_names = self.may_have_key(place, from.page);
-        // A page that another version of Loudou wrote is skipped. If a client requests a single
-        // bucket on such a page, the response reports the other version.
+        // A page written by another version of Loudou is skipped. If a client requests a single
+        // bucket on such a page, the response mentions the other version.
         if !has_names || !self.reads_page(place, from.page) {
             return None;
         }
@@ -153,9 +153,9 @@ impl Step<'_> {
         None
     }
 
-    /// Returns true if a key on the page may contain the searched substring. The key names stored
-    /// with the page are checked. A substring that could match the placeholder for a lost key name
-    /// may be on any page.
+    /// Returns true if a key on the page may contain the search string. The check looks at the key
+    /// names stored with the page. A search string that could match the placeholder for a lost key
+    /// name may occur on any page.
     fn may_have_key(&mut self, place: &mut Place<'_>, page: u32) -> bool {
         let Some(needle) = &self.needle else {
             return true;
@@ -171,8 +171,8 @@ impl Step<'_> {
         exists
     }
 
-    /// Returns the next bucket after `after`, in the order of fingerprints, whose head may match
-    /// the search. Each call scans the whole page, because a page has few buckets and a scan needs
+    /// Returns the next bucket after `after`, in fingerprint order, whose head may match the
+    /// search. Each call scans the whole page, because a page has few buckets and scanning takes
     /// less code than sorting.
     fn next<'r>(
         &self,
@@ -195,7 +195,7 @@ impl Step<'_> {
         wanted.min_by_key(|(head, _)| head.fingerprint)
     }
 
-    /// Passes a bucket to `found` if the bucket matches the search. Returns true for a match.
+    /// Passes a bucket to `found` if the bucket matches the search. Returns true if it does.
     fn reports(&mut self, head: &SlotHead, rule: &ActiveRule, call_time: CallTime) -> bool {
         let lost;
         let key = if let Some(name) = self.scan.name(head.fingerprint) {
@@ -227,16 +227,16 @@ impl Step<'_> {
     }
 }
 
-/// Returns true if the text has only characters that occur in the placeholder for a lost key name,
-/// which is `#` with the fingerprint in hexadecimal.
+/// Returns true if the text consists only of characters that can occur in the placeholder for a
+/// lost key name, which is `#` followed by the fingerprint in hexadecimal.
 fn is_in_lost_name(text: &str) -> bool {
     let mut bytes = text.bytes();
     bytes.all(|byte| matches!(byte, b'#' | b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Returns true if a bucket's head does not rule out that the bucket is in `state`. Never returns
-/// false for a bucket that is in `state`. A head of an earlier rule version cannot rule out the
-/// states `busy` and `held`.
+/// Returns true unless a bucket's head rules out that the bucket is in `state`. Never returns false
+/// for a bucket that is in `state`. A head written under an earlier rule version cannot rule out
+/// the states `busy` and `held`.
 fn may_be_in(state: Option<BucketState>, head: &SlotHead, rule: &ActiveRule, now: Nanos) -> bool {
     let is_used = || rule.age(head.version) != Age::Current || !head.is_idle(now.as_millis());
     match state {
@@ -247,10 +247,10 @@ fn may_be_in(state: Option<BucketState>, head: &SlotHead, rule: &ActiveRule, now
     }
 }
 
-/// Tracks the work done in a step, and checks the time limit.
+/// Tracks the work done in a step and checks the time limit.
 struct Work<'a> {
     done: u32,
-    /// Number of work units at which the clock is read next.
+    /// Number of work units at which to read the clock next.
     look_at: u32,
     has_time: &'a mut dyn FnMut() -> bool,
 }
@@ -277,14 +277,14 @@ impl<'a> Work<'a> {
     }
 }
 
-/// Maps rule tags to rules: a hash table with linear probing, because a search looks up the rule of
-/// every bucket that it visits.
+/// Maps rule tags to rules. This is a hash table with linear probing, because a search looks up the
+/// rule of every bucket it visits.
 pub(super) struct RulesByTag<'a> {
     places: Vec<Option<&'a ActiveRule>>,
 }
 
 impl<'a> RulesByTag<'a> {
-    /// Creates the table. If two rules have the same tag, the table contains the first of them.
+    /// Creates the table. If two rules have the same tag, the table contains only the first.
     pub(super) fn new(rules: impl ExactSizeIterator<Item = &'a ActiveRule>) -> Self {
         let room = rules.len().saturating_mul(2).saturating_add(1);
         let mut own = Self {
@@ -304,8 +304,8 @@ impl<'a> RulesByTag<'a> {
         *self.places.get(self.probe(tag)?)?
     }
 
-    /// Returns the index of the tag's entry, or of the free entry where the tag belongs. At least
-    /// half of the entries are free.
+    /// Returns the index of the tag's entry, or of the free entry into which it would be inserted.
+    /// At least half of the entries are always free.
     fn probe(&self, tag: u32) -> Option<usize> {
         let mask = self.places.len().saturating_sub(1);
         let start = usize::try_from(tag).unwrap_or(0);

@@ -23,7 +23,7 @@ use crate::instance::parse_place;
 use crate::metrics::{FleetMetrics, RuleMetrics, StoreMetrics};
 use crate::record::{RecordError, RuleRecord};
 
-/// Approximate number of pages that are sampled to estimate the proportion of idle buckets.
+/// Approximate number of pages sampled to estimate the proportion of idle buckets.
 const SAMPLED_PAGES: u32 = 32;
 
 impl AdminPlane {
@@ -31,7 +31,7 @@ impl AdminPlane {
         let share = self.share().to_owned();
         let formats = formats::warnings(host, &share);
         let record = match self.record(host, call) {
-            // The warnings already report the unreadable formats, so the status is built from an
+            // The warnings already cover the unreadable formats, so the status is built from an
             // empty record.
             Err(RecordError::Unreadable) if !formats.is_empty() => Rc::default(),
             record => record?,
@@ -121,7 +121,7 @@ impl AdminPlane {
         Ok(table.ok_or(RecordError::Missing)?)
     }
 
-    /// Returns the totals of a rule. The totals include the upstreams in `seen` whose responses are
+    /// Returns a rule's totals. The totals include the upstreams in `seen` whose responses are
     /// counted for the rule's `when`.
     pub(super) fn totals(
         &mut self,
@@ -145,8 +145,8 @@ impl AdminPlane {
         }
     }
 
-    /// Reads the upstreams whose responses are counted, sorted by name. If no rule has a `when`,
-    /// the list is empty and shared data is not read.
+    /// Reads the upstreams whose responses are counted, and sorts them by name. If no rule has a
+    /// `when`, returns an empty list without reading shared data.
     pub(super) fn seen<'a>(
         &self,
         host: &dyn Host,
@@ -205,8 +205,8 @@ fn view(upstream: &Upstream, when: &UpstreamCondition, now: Nanos) -> UpstreamVi
     }
 }
 
-/// Counts the buckets and idle buckets on a sample of pages, because reading all pages would occupy
-/// the worker for too long.
+/// Counts all buckets and idle buckets on a sample of the pages, because reading every page would
+/// tie up the worker for too long.
 fn sample_idle(host: &dyn Host, table: &Table, now: Nanos, store: &mut StoreStatus) {
     let (mut sampled, mut sampled_idle) = (0, 0);
     let mut scan = Scan::new(table);

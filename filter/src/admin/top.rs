@@ -1,4 +1,4 @@
-//! `GET /v1/top` lists the keys with the highest number of recent refusals or admissions.
+//! `GET /v1/top`, which lists the keys that have recently been refused or admitted most often.
 
 use loudou_api::{DEFAULT_TOP, MAX_TOP, Top, TopBy, TopEntry};
 use loudou_limiter::Nanos;
@@ -40,7 +40,7 @@ impl AdminPlane {
         let of = |tag| rules.iter().find(|(other, ..)| *other == tag);
         let wanted = |tag: u32| rule.is_none_or(|rule| rule == tag) && of(tag).is_some();
         let most = recent.counts.most(|entry| wanted(entry.rule_tag));
-        // Reading a bucket for each entry of a long list takes time, so the time limit of a search
+        // Reading a bucket for each entry of a long list takes time, so the search time limit
         // applies.
         let until = host.now().saturating_add(MAX_TIME);
         let since = |index: usize, entry: &Entry| {
@@ -67,7 +67,7 @@ impl AdminPlane {
             now_ns: now.get(),
             generation: record.generation,
             by,
-            // Nothing was counted before the bucket table was opened, so the window begins no
+            // Nothing was counted before the bucket table was opened, so the window starts no
             // earlier.
             window_ns: now.since(recent.since.max(table.started())).get(),
             top: entries.collect(),

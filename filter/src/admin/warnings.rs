@@ -1,4 +1,4 @@
-//! Status warnings about the Envoy process. Each warning includes a count and suggests a remedy.
+//! Status warnings about the Envoy process. Each warning gives a count and suggests a remedy.
 
 use loudou_api::{FleetStatus, StoreStatus};
 use loudou_rules::joined::joined;
@@ -8,11 +8,12 @@ use crate::host::Host;
 use crate::record::Record;
 use loudou_limiter::Nanos;
 
-/// Percentage of slots with busy buckets at which the status warns that the store is nearly full.
+/// Percentage of slots occupied by busy buckets at which the status warns that the store is nearly
+/// full.
 const NEARLY_FULL: u64 = 90;
-/// Minimum number of recent rollbacks for which two listeners with different rules are the likely
-/// cause. A draining listener can cause two rollbacks, and an operator may cause two more by
-/// rolling back and forward again.
+/// Minimum number of recent rollbacks that suggests two listeners with different rules. A draining
+/// listener can cause two rollbacks, and an operator can cause two more by rolling back and then
+/// forward again.
 const MANY_ROLLBACKS: u32 = 4;
 
 /// Returns the warnings about workers, crashed VMs, rule configurations and shared data.
@@ -48,7 +49,7 @@ pub(super) fn of_process(
     all.into_iter().flatten().collect()
 }
 
-/// Returns a warning if workers get no response from the fleet's relay or engine.
+/// Returns a warning if workers are getting no response from the fleet's relay or engine.
 pub(super) fn of_fleet(fleet: &FleetStatus) -> Option<String> {
     let down = fleet.workers_down;
     (down > 0).then(|| {
@@ -69,8 +70,8 @@ fn of_rollbacks(record: &Record, now: Nanos) -> Option<String> {
     })
 }
 
-/// Returns a warning if a later version of Loudou wrote rules that this version cannot read or
-/// edit.
+/// Returns a warning if the rules were written by a later version of Loudou and this version cannot
+/// read or edit them.
 fn of_later(record: &Record) -> Option<String> {
     if record.later.has_moved() {
         let line = "a later version of Loudou keeps the rules: those here are as it found them, and edits are \
@@ -90,7 +91,8 @@ fn of_later(record: &Record) -> Option<String> {
 }
 
 /// Returns a warning if the store is nearly full of busy buckets. Idle buckets do not count,
-/// because evicting them loses nothing. The proportion of idle buckets is estimated from a sample.
+/// because nothing is lost when they are evicted. The proportion of idle buckets is estimated from
+/// a sample.
 fn of_size(store: &StoreStatus) -> Option<String> {
     let idle = store.used.saturating_mul(store.sampled_idle);
     let idle = idle.checked_div(store.sampled).unwrap_or(0);
@@ -113,7 +115,7 @@ mod tests {
     use super::*;
     use crate::record::Bases;
 
-    /// The warning about alternating configurations disappears some time after they have stopped
+    /// The warning about alternating configurations disappears some time after they stop
     /// alternating.
     #[test]
     fn configurations_that_alternate_are_reported_until_they_stop() {

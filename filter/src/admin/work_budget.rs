@@ -1,36 +1,36 @@
-//! Limits the proportion of a worker's time that bucket searches may use.
+//! Limits the proportion of a worker's time spent on bucket searches.
 //!
-//! Clients that list many buckets request the pages one after another. Without a limit, a few
-//! clients would keep all workers busy, and requests would have to wait behind searches. So a
-//! worker that has searched for time t should pause searching for 10 t. Each response tells its
-//! client how long to wait before the next call. If clients do not wait, the worker accumulates
-//! unpaid work, which is work without the corresponding pause. Above [`MAX_DEBT`], the worker
-//! refuses further searches. Each worker throttles its clients independently.
+//! Clients that list many buckets request one page after another. Without a limit, a few clients
+//! could keep all workers busy, and ordinary requests would be stuck behind searches. After
+//! searching for time t, a worker should therefore pause searching for 10 t. Each response tells
+//! its client how long to wait before the next call. If clients do not wait, the worker accumulates
+//! unpaid work, that is, work not yet followed by the corresponding pause. Above [`MAX_DEBT`], the
+//! worker refuses further searches. Each worker throttles its clients independently.
 
 use loudou_limiter::Nanos;
 
-/// Length of the pause after a search, as a multiple of the time that the search took.
+/// Length of the pause after a search, as a multiple of the search time.
 const REST: u64 = 10;
-/// Estimated time that Envoy itself spends on a call.
+/// Estimated time spent on a call by Envoy itself.
 const CALL: Nanos = Nanos::new(100_000);
-/// Amount of unpaid work above which responses ask clients to wait. Listing a few pages takes less
+/// Amount of unpaid work above which responses tell clients to wait. Listing a few pages takes less
 /// work than this.
 const FREE: Nanos = Nanos::from_millis(10);
 /// Amount of unpaid work above which searches are refused.
 const MAX_DEBT: Nanos = Nanos::from_millis(40);
-/// Maximum charge for one response. The limit is needed because the measured time includes periods
-/// in which the worker was not scheduled.
+/// Maximum charge for one response. The cap is needed because the measured time includes periods
+/// when the worker was not scheduled.
 const MAX_CHARGE: Nanos = Nanos::from_millis(2);
 
-/// Search work of one worker for which the worker has not paused yet.
+/// Search work for which a worker has not paused yet.
 #[derive(Debug, Default)]
 pub(super) struct WorkBudget {
-    /// Time at which the pauses for all work so far are over.
+    /// Time at which the pauses for all work so far will be over.
     paid_at: Nanos,
 }
 
 impl WorkBudget {
-    /// Charges the time from `begun` to `now` as work.
+    /// Charges the time between `begun` and `now` as work.
     pub(super) fn charge(&mut self, begun: Nanos, now: Nanos) {
         let work = now.since(begun).saturating_add(CALL).min(MAX_CHARGE);
         let pays = Nanos::new(work.get().saturating_mul(REST));
@@ -42,7 +42,7 @@ impl WorkBudget {
         self.until(FREE, now)
     }
 
-    /// Returns the time to wait if there is too much unpaid work, so that the call must be refused.
+    /// Returns the time to wait if the call must be refused because there is too much unpaid work.
     pub(super) fn refuses(&self, now: Nanos) -> Option<Nanos> {
         (self.until(MAX_DEBT, now) > Nanos::ZERO).then(|| self.wait(now))
     }
@@ -58,11 +58,12 @@ impl WorkBudget {
 mod tests {
     use super::*;
 
-    /// Duration of one search. With [`CALL`], a search is charged as one millisecond of work.
+    /// Duration of one search. Together with [`CALL`], a search is charged as one millisecond of
+    /// work.
     const SLICE: Nanos = Nanos::new(900_000);
 
-    /// Clients that wait as long as requested are never refused. Together, such clients use no more
-    /// than the allowed proportion of the worker's time.
+    /// Clients that wait as long as they are told are never refused. Together, such clients use no
+    /// more than the allowed proportion of the worker's time.
     #[test]
     fn patient_clients_share_a_tenth() {
         for clients in [1_u64, 2, 8] {
@@ -107,7 +108,7 @@ mod tests {
         assert_eq!(work_budget.wait(now.saturating_add(wait)), Nanos::ZERO);
     }
 
-    /// If the worker is not scheduled for a minute, that minute is not charged as work.
+    /// If a worker is not scheduled for a minute, that minute is not charged as work.
     #[test]
     fn a_pause_of_the_machine_costs_little() {
         let mut work_budget = WorkBudget::default();

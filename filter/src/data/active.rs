@@ -1,4 +1,4 @@
-//! An active configuration, which has the rules in force and the bucket table, and decides
+//! An active configuration, which holds the rules in force and the bucket table, and decides
 //! requests.
 
 use std::rc::Rc;
@@ -30,7 +30,7 @@ use crate::{behind, current, events};
 pub(super) use plan::Planning;
 use rollback::Connections;
 
-/// Delay before the rules are read again after a failed read.
+/// Delay before rereading the rules after a failed read.
 const RETRY_AFTER: Nanos = Nanos::from_secs(1);
 
 mod plan;
@@ -45,29 +45,28 @@ pub(crate) struct Active {
     pub(super) table: Table,
     records: Records,
     rules: RuleSet,
-    /// Record of each rule and each trial, in the order of `rules`. `None` for a rule that is missing from the shared
+    /// Records of all rules and trials, in the same order as `rules`. `None` for a rule that is missing from the shared
     /// record.
     sources: Vec<Option<Rc<RuleRecord>>>,
-    /// True if any rule needs the wall clock. If no rule needs the wall clock, it is not read,
-    /// because each reading is a host call.
+    /// True if any rule needs the wall clock. If none does, the wall clock is not read, because
+    /// every reading is a host call.
     reads_wall: bool,
-    /// Level of detail of reports about admitted requests, which is the highest level that any rule
-    /// needs.
+    /// Level of detail in reports about admitted requests: the highest level that any rule needs.
     report_detail: ReportDetail,
     /// Counts upstream responses.
     watch: Watch,
     counts: Counts,
     pub(super) store_metrics: StoreMetrics,
-    /// Number of announced changes when the rules were read. The rules are outdated if the current
-    /// number differs.
+    /// Number of changes that had been announced when the rules were read. The rules are outdated
+    /// if the current number differs.
     changes_seen: u64,
     next_expiry: Nanos,
     connections: Connections,
     sweep: Sweep,
-    /// Time at which the plugin was configured on this worker. Identifies the configuration.
+    /// Time at which the plugin was configured on this worker, which identifies the configuration.
     configured_at: Nanos,
-    /// True if the shared rules cannot be read, so that this worker applies the rules in its own
-    /// configuration.
+    /// True if this worker applies the rules in its own configuration because the shared rules
+    /// cannot be read.
     is_alone: bool,
     /// ID of the Envoy process. Empty if the record could not be read.
     pub(super) instance: String,
@@ -81,7 +80,7 @@ enum ReportDetail {
     Nothing,
     /// Rate-limit headers for the client.
     Headers,
-    /// Rate-limit headers for the client, and the decision for the upstream and access logs.
+    /// Rate-limit headers for the client, and the decision for the upstream and the access logs.
     Decision,
 }
 
@@ -140,7 +139,7 @@ impl Active {
         &self.rules
     }
 
-    /// Returns true if a rule in enforce mode matches the request.
+    /// Returns true if any rule in enforce mode matches the request.
     pub(super) fn may_refuse(&self, request: &mut HostRequest<'_>) -> bool {
         let mut rules = self.rules.iter().map(|active| active.rule());
         rules.any(|rule| rule.mode == Mode::Enforce && rule.reach(request) != Reach::No)
@@ -151,7 +150,7 @@ impl Active {
         &self.records
     }
 
-    /// Returns the time at which the timer must fire next.
+    /// Returns the time at which the timer must next fire.
     pub(super) fn due(&self) -> Option<Nanos> {
         earlier(self.counts.due(), self.sweep.due())
     }
@@ -175,13 +174,13 @@ impl Active {
         self.connections.sees_rollback(host, share, now)
     }
 
-    /// Stores the connection ID of the current request, after a rollback to this configuration.
+    /// Stores the current request's connection ID, after a rollback to this configuration.
     pub(super) fn is_back_for(&mut self, host: &dyn Host, share: &str, now: Nanos) {
         self.connections.read_at_once();
         self.connections.sees_rollback(host, share, now);
     }
 
-    /// Reads the rules again if they have changed or an edit has expired.
+    /// Rereads the rules if they have changed or an edit has expired.
     pub(super) fn keep_current(&mut self, host: &dyn Host, file: &RuleFile, now: Nanos) {
         let is_old = self.changes_seen != self.store_metrics.changes(host);
         if self.is_alone && !is_old && now >= self.next_expiry {
@@ -197,8 +196,8 @@ impl Active {
                 &format!("the rules could not be read again: {error:?}"),
             );
             self.report_behind(host, file, now);
-            // The previous rules stay in effect. The next read is postponed, so that not every
-            // request retries the read.
+            // The previous rules stay in effect. The next attempt is delayed, so that the read is
+            // not retried on every request.
             self.changes_seen = self.store_metrics.changes(host);
             self.next_expiry = now.saturating_add(RETRY_AFTER);
         }
@@ -230,7 +229,7 @@ impl Active {
         let changes = self.store_metrics.changes(host);
         let record = match read(host, &self.records, &self.store_metrics, now) {
             // Another version of the filter wrote the record. The worker leaves the record
-            // unchanged, and applies the rules in its own configuration.
+            // untouched, and applies the rules in its own configuration.
             Err(RecordError::Unreadable) => None,
             read => Some(read?),
         };
@@ -261,19 +260,19 @@ impl Active {
             self.store_metrics.edited(host, record.edited());
             self.store_metrics.adopted(host);
         }
-        // If the record is unreadable, the worker reports this at its next request, and then every
-        // few seconds.
+        // If the record is unreadable, the worker reports this on its next request, and every few
+        // seconds after that.
         self.next_expiry = record.map_or(now, |record| record.next_expiry());
         self.changes_seen = changes;
         Ok(())
     }
 
-    /// Applies the rules in these records. Compiled rules are reused if their records have not
-    /// changed.
+    /// Applies the rules in these records. The compiled form of a rule is reused if its record has
+    /// not changed.
     fn put(&mut self, host: &dyn Host, file: &RuleFile, sources: Vec<Option<Rc<RuleRecord>>>) {
         type Source = Option<Rc<RuleRecord>>;
         let is_trial = |source: &Source| source.as_ref().is_some_and(|rule| rule.is_trial());
-        // The file has no rules for trials. A rule without a record is always a rule in the file.
+        // Trials have no rules in the file. A rule without a record always comes from the file.
         let mut of_file = file.rules.iter();
         let rules = sources.iter().enumerate().map(|(place, source)| {
             let own = (!is_trial(source)).then(|| of_file.next());
@@ -307,7 +306,7 @@ impl Active {
         self.sources = sources;
     }
 
-    /// Returns a clock reading for `now`. The reading includes the wall clock only if a rule needs
+    /// Returns the clock reading for `now`. It includes the wall-clock time only if a rule needs
     /// it, because reading the wall clock is a host call.
     pub(super) fn clock(&self, host: &dyn Host, now: Nanos) -> Clock {
         if self.reads_wall {
@@ -317,9 +316,9 @@ impl Active {
         }
     }
 
-    /// Returns the reserved tokens of a request that has ended, or whose client left while the
-    /// request was held. Skips removed rules, because their buckets no longer exist. Returns the
-    /// keys whose leases are now in debt.
+    /// Returns to the buckets the reserved tokens of a request that has ended, or whose client
+    /// disconnected while the request was held. Removed rules are skipped, because their buckets no
+    /// longer exist. The return value lists the keys whose leases are now in debt.
     pub(super) fn give_back(
         &self,
         host: &dyn Host,
@@ -350,7 +349,7 @@ impl Active {
     }
 
     /// Computes and counts the final cost of a request. Returns `None` if the rule no longer
-    /// settles costs, in which case the reserved tokens stay taken.
+    /// settles costs, in which case the reserved tokens are not returned.
     fn settle(
         &self,
         host: &dyn Host,
@@ -366,8 +365,8 @@ impl Active {
         Some(settled.actual)
     }
 
-    /// Reads the headers of the current response from which the rules compute the request's final
-    /// cost.
+    /// Reads those headers of the current response that the rules use to compute the request's
+    /// final cost.
     pub(super) fn read_response(
         &self,
         host: &dyn Host,
@@ -383,8 +382,8 @@ impl Active {
         UpstreamResponse::read(host, settlements.flatten())
     }
 
-    /// Returns true if a held request that is due must be refused, because its key was banned while
-    /// it waited. Reads each bucket from which the request took tokens.
+    /// Returns true if a held request that is now due must be refused because its key was banned
+    /// while it was waiting. Reads each bucket from which the request took tokens.
     pub(super) fn is_banned(
         &self,
         host: &dyn Host,
@@ -406,7 +405,7 @@ impl Active {
         is_banned
     }
 
-    /// Records in each bucket that delayed the request that the request passes now.
+    /// Records, in each bucket that delayed the request, that the request is now passing.
     pub(super) fn mark_passed(
         &self,
         host: &dyn Host,
@@ -420,7 +419,8 @@ impl Active {
         }
     }
 
-    /// Returns all tokens of a request to their buckets, because the request will be decided again.
+    /// Returns all of a request's tokens to their buckets, because the request will be decided
+    /// again.
     pub(super) fn postpone(&self, host: &dyn Host, reservations: &Reservations, now: Nanos) {
         self.release(host, reservations, now, |_, _| Some(ReleaseReason::Refused));
     }
@@ -440,8 +440,8 @@ impl Active {
                 && let Some(reason) = reason(reservation, active)
             {
                 let release = active.release(&reservation.key, &reservation.receipt, reason, clock);
-                // A failed release is only counted. Tokens that were not returned expire with the
-                // lease, and a lost notice becomes irrelevant once the bucket has refilled the
+                // A failed release is counted but otherwise ignored. Unreturned tokens expire with
+                // the lease, and a lost notice no longer matters once the bucket has refilled the
                 // taken tokens.
                 let _lost = self
                     .table
@@ -451,7 +451,7 @@ impl Active {
         self.store_metrics.add(host, &stats);
     }
 
-    /// Returns the rule that made a reservation, unless the rule was removed.
+    /// Returns the rule that made a reservation, unless the rule has been removed.
     fn reserving_rule(&self, reservation: &Reservation) -> Option<&ActiveRule> {
         self.rule_of_receipt(&reservation.receipt)
     }
@@ -470,7 +470,7 @@ impl Active {
         self.watch.is_on()
     }
 
-    /// Counts the response to the current request, unless another filter generated it.
+    /// Counts the response to the current request, unless it was generated by another filter.
     pub(super) fn see_response(&self, host: &dyn Host, share: &str, now: Nanos) {
         let mut stats = StoreStats::default();
         for event in self.watch.see(host, &self.table, now, &mut stats) {
@@ -480,12 +480,12 @@ impl Active {
     }
 }
 
-/// Maximum number of times that a decision is repeated because the rules have changed.
+/// Maximum number of times a decision is repeated because the rules have changed.
 const MAX_OUTDATED: usize = 4;
 
 impl Active {
-    /// Decides the current request. If there is no room to hold a request that would have to wait,
-    /// the request is refused.
+    /// Decides the current request. A request that would have to wait is refused if there is no
+    /// room to hold it.
     pub(super) fn decide(
         &mut self,
         host: &dyn Host,
@@ -495,8 +495,8 @@ impl Active {
         let now = incoming.now;
         let since = now.since(incoming.waited);
         let mut again = MAX_OUTDATED;
-        // A plain outcome only takes tokens and passes the request immediately. Most outcomes are
-        // plain, and skip the steps below.
+        // A plain outcome just takes tokens and passes the request immediately. Most outcomes are
+        // plain and skip the steps below.
         let mut is_plain;
         let (outcome, bytes, clock) = loop {
             let clock = self.clock(host, now);
@@ -550,8 +550,8 @@ impl Active {
         }
     }
 
-    /// Evaluates the rules. Returns the outcome, and the memory in bytes that the request will
-    /// occupy if it is held.
+    /// Evaluates the rules. Returns the outcome, and the amount of memory, in bytes, that the
+    /// request will occupy if it is held.
     fn evaluate(
         &self,
         host: &dyn Host,
@@ -573,7 +573,7 @@ impl Active {
         (outcome, request.held_bytes())
     }
 
-    /// Returns the tokens of a discarded outcome to their buckets.
+    /// Returns a discarded outcome's tokens to their buckets.
     fn take_back(&self, host: &dyn Host, outcome: &Outcome, clock: Clock) {
         let mut stats = StoreStats::default();
         for one in &outcome.rules {
@@ -581,7 +581,7 @@ impl Active {
                 let release = one
                     .active
                     .release(key, receipt, ReleaseReason::Refused, clock);
-                // A failed release is only counted.
+                // A failed release is counted but otherwise ignored.
                 let _lost = self
                     .table
                     .release(&mut HostStore(host), &release, &mut stats);
@@ -591,7 +591,7 @@ impl Active {
     }
 }
 
-/// Returns the maximum time for which a request may be held.
+/// Returns the maximum time a request may be held.
 fn patience(outcome: &Outcome) -> Nanos {
     let all = outcome.rules.iter().map(|one| one.patience);
     all.min().unwrap_or(Nanos::MAX)
@@ -607,11 +607,11 @@ const fn is_outdated(outcome: &RuleOutcome) -> bool {
 /// A request to be decided.
 pub(super) struct IncomingRequest {
     pub(super) now: Nanos,
-    /// Room that is left for held requests.
+    /// Remaining room for held requests.
     pub(super) room: Room,
     /// True if a body or trailers follow the headers.
     pub(super) has_body: bool,
-    /// Time for which the request has already been held.
+    /// Time the request has already been held.
     pub(super) waited: Nanos,
     /// Fleet state, if a fleet is configured.
     pub(super) fleet: Option<FleetView>,
@@ -619,11 +619,11 @@ pub(super) struct IncomingRequest {
 
 /// The verdict on a request.
 pub(super) enum Verdict {
-    /// The request may pass at this time, and these headers are added to its response.
+    /// The request may pass at this time, with these headers added to its response.
     Pass(Nanos, Headers),
     /// The request is refused with this response.
     Refuse(Reply),
-    /// The request waits for a lease.
+    /// The request must wait for a lease.
     Wait(Wanted),
 }
 
@@ -637,9 +637,9 @@ pub(super) struct Decided {
     pub(super) reservations: Vec<Reservation>,
     /// Arrival time of the request.
     pub(super) since: Nanos,
-    /// Maximum time for which the request may be held.
+    /// Maximum time the request may be held.
     pub(super) patience: Nanos,
-    /// Memory that the request occupies if it is held, in bytes.
+    /// Memory, in bytes, that the request occupies if it is held.
     pub(super) bytes: u64,
 }
 
@@ -690,15 +690,15 @@ pub(super) fn is_local(outcome: &Outcome) -> bool {
 
 // Decision counters: Envoy metrics for each rule, and the tally of frequent keys.
 
-/// Decision counters of one worker.
+/// A worker's decision counters.
 #[derive(Debug)]
 pub(super) struct Counts {
-    /// The metrics of each rule, in the order of the rules.
+    /// Each rule's metrics, in rule order.
     of_rules: Vec<RuleMetrics>,
-    /// Settlement metrics of each rule. `None` for a rule without `settle`.
+    /// Each rule's settlement metrics. `None` for a rule without `settle`.
     of_settled: Vec<Option<SettlementMetrics>>,
-    /// All metrics defined so far. The metrics of ended trials stay here, so that a later trial of the same rule can
-    /// reuse them.
+    /// All metrics defined so far. Metrics of trials that have ended are kept here, so that a later trial of the same
+    /// rule can reuse them.
     registry: Registry,
     tally: Tally,
 }
@@ -735,7 +735,7 @@ impl Counts {
         }
     }
 
-    /// Counts each rule's outcome of a request.
+    /// Counts a request's outcome for each rule.
     pub(super) fn add(&mut self, host: &dyn Host, outcome: &Outcome, now: Nanos) {
         for one in &outcome.rules {
             let Some(metrics) = self.of_rules.get(one.rule) else {
@@ -762,7 +762,7 @@ impl Counts {
         }
     }
 
-    /// Returns the time of the next flush.
+    /// Returns the time at which the next flush is due.
     pub(super) const fn due(&self) -> Option<Nanos> {
         self.tally.due()
     }
@@ -773,8 +773,8 @@ impl Counts {
     }
 }
 
-/// Returns the counter to increment for a rule's outcome. Returns `None` if the rule would have
-/// admitted the request but another rule refused it.
+/// Returns the counter to increment for the outcome of a rule. Returns `None` if the rule would
+/// have admitted the request but another rule refused it.
 fn counted(outcome: &RuleOutcome, refused: bool) -> Option<Counted> {
     Some(
         match (&outcome.answer, refused, outcome.active.rule().mode) {

@@ -1,4 +1,4 @@
-//! Implements [`RulesInForce`] for the active configuration: updates leases, and applies changes
+//! Implements [`RulesInForce`] for the active configuration: updates leases and applies changes
 //! from other Envoys.
 
 use std::rc::Rc;
@@ -20,21 +20,22 @@ use crate::host::{Host, HostStore};
 use crate::record::{Edit, EditTo, OverrideEdit, Record, RecordError, RuleRecord, describe};
 use crate::{ban_ends, current, events};
 
-/// Time limit of one call that applies changes.
+/// Time limit for a single call that applies changes.
 const MAX_TIME: Nanos = Nanos::from_millis(4);
 
-/// Selects the changes that a run examines.
+/// Selects which changes a run examines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Selection {
     /// Changes that have not been applied yet.
     Due,
-    /// Changes that have not been applied yet, including those that wait for another configuration.
+    /// Changes that have not been applied yet, including those that are waiting for another
+    /// configuration.
     Waiting,
     /// All changes.
     All,
 }
 
-/// Result of examining a change.
+/// The result of examining a change.
 #[derive(Debug)]
 struct Settled {
     name: String,
@@ -170,9 +171,9 @@ impl RulesInForce for Active {
             };
             self.apply_changes(host, selection, now);
         } else if head.seen != announced && head.count > 0 {
-            // The announced record change may already be in the record while the change that caused
-            // it is not in the list of changes yet. So the list is compared with the record only in
-            // the next run.
+            // The announced record change may already be in the record even though the change that
+            // caused it is not in the list of changes yet. The list is therefore not compared with
+            // the record until the next run.
             travel::change(host, self.share(), now, &mut |changes| {
                 changes.head.seen = announced;
                 true
@@ -193,7 +194,7 @@ impl Active {
         }
     }
 
-    /// Applies the selected changes. Returns true if another run must apply the rest.
+    /// Applies the selected changes. Returns true if another run is needed to apply the rest.
     fn apply_changes(&self, host: &dyn Host, selection: Selection, now: Nanos) -> bool {
         let mut settled = self.apply_edits(host, selection, now);
         let (bans, is_more) = self.apply_bans(host, selection, now);
@@ -219,8 +220,8 @@ impl Active {
         let announced = self.store_metrics.changes(host);
         let share = self.share();
         let edited = self.records().edit(host, &mut |record| {
-            // The changes are read after the record, so that every change whose effect is in the
-            // record is among them.
+            // The changes are read after the record, so that they include every change whose effect
+            // is in the record.
             let changes = travel::find(host, share);
             let with_bases = changes.with_bases();
             let all = (&changes, with_bases.as_slice());
@@ -268,7 +269,7 @@ impl Active {
     }
 
     /// Applies an edit or override from another Envoy to its rule in the record. Returns `None` for
-    /// other kinds of changes, and if a later run must retry the change.
+    /// other kinds of changes, or if a later run must retry the change.
     fn apply_edit(
         &self,
         host: &dyn Host,
@@ -287,8 +288,8 @@ impl Active {
             return waits;
         }
         let Some(before) = record.rule(rule).cloned() else {
-            // A trial exists only while its edit does. So if the trial is gone, a change that ends
-            // its edit has nothing to do.
+            // A trial exists only as long as its edit does. If the trial is gone, a change that
+            // ends its edit therefore has no effect.
             let has_ended = change.value.is_empty() && tried(rule).is_some();
             return if has_ended {
                 Some(Settled::new(change, LocalState::InForce))
@@ -325,8 +326,8 @@ impl Active {
         })
     }
 
-    /// Creates the event for a change from another Envoy that was applied here, with its effect,
-    /// author and reason.
+    /// Creates the event for a change from another Envoy that was applied here, including its
+    /// effect, author and reason.
     fn event_of_change(
         &self,
         host: &dyn Host,
@@ -365,8 +366,8 @@ fn is_to_check(change: &Change, selection: Selection) -> bool {
     }
 }
 
-/// Sets or removes the edit or override of a rule. Returns `None` if the change was made for
-/// another version of the rule, unless the rule already has this edit or override.
+/// Sets or removes a rule's edit or override. Returns `None` if the change was made for another
+/// version of the rule, unless the rule already has this edit or override.
 fn set(
     rule: &mut RuleRecord,
     about: &ChangeName,
@@ -438,7 +439,7 @@ fn event_of(
     }
 }
 
-/// Returns the ID of the Envoy process that made a change, for the text of an event.
+/// Returns the ID of the Envoy process that made a change, for use in an event's text.
 fn shown_maker(change: &Change) -> &str {
     let is_instance = change.by.bytes().all(|byte| byte.is_ascii_hexdigit());
     if is_instance { &change.by } else { "?" }
@@ -446,12 +447,12 @@ fn shown_maker(change: &Change) -> &str {
 
 // Bans from other Envoys.
 
-/// Maximum number of bans that one run sets or lifts.
+/// Maximum number of bans that a single run sets or lifts.
 const MAX_BANS: usize = 64;
 
 impl Active {
-    /// Applies the selected bans and returns the results. The flag is true if another run must
-    /// apply the rest.
+    /// Applies the selected bans and returns the results. The flag is true if another run is needed
+    /// to apply the rest.
     fn apply_bans(
         &self,
         host: &dyn Host,
@@ -473,7 +474,7 @@ impl Active {
                 return (settled, true);
             }
             if record.is_none() {
-                // This worker's listener may be draining, so the rules are taken from the record.
+                // This worker's listener may be draining, so the rules come from the record.
                 let (records, metrics) = (self.records(), &self.store_metrics);
                 record = current::recent(host, records, metrics, now).ok();
             }
@@ -481,7 +482,7 @@ impl Active {
                 return (settled, true);
             };
             if let Some(one) = self.apply_ban(host, record, change, now) {
-                // A ban that must wait does not count towards [`MAX_BANS`].
+                // A ban that has to wait does not count towards [`MAX_BANS`].
                 set = set.saturating_add((one.here == LocalState::InForce).into());
                 settled.push(one);
             }
@@ -489,8 +490,8 @@ impl Active {
         (settled, false)
     }
 
-    /// Sets or lifts a ban. Returns `None` for other kinds of changes, and if a later run must
-    /// retry the change.
+    /// Sets or lifts a ban. Returns `None` for other kinds of changes, or if a later run must retry
+    /// the change.
     fn apply_ban(
         &self,
         host: &dyn Host,
@@ -549,7 +550,7 @@ impl Active {
         })
     }
 
-    /// Stores the expiry time of a ban, so that an event is added when the ban expires.
+    /// Stores a ban's expiry time, so that an event is added when the ban expires.
     fn note_end(
         &self,
         host: &dyn Host,

@@ -1,5 +1,5 @@
-//! Makes new decisions on requests that have waited for a lease, and on held requests that can no
-//! longer pass at their due time.
+//! Makes new decisions for requests that have been waiting for a lease, and for held requests that
+//! can no longer pass at their due time.
 
 use loudou_limiter::Nanos;
 use loudou_limiter::lease::Phase;
@@ -15,16 +15,16 @@ use crate::waiting::{Held, MAX_RELEASED, Ticket};
 pub struct Redecision {
     /// Stream context.
     pub stream: u32,
-    /// Time until which the request may wait for leases.
+    /// Time at which the request must stop waiting for leases.
     until: Nanos,
     phase: Phase,
-    /// Arrival time, if the request was decided and then held. `None` if the request has not been
-    /// decided yet.
+    /// Arrival time of a request that was decided and then held. `None` for a request that has not
+    /// been decided yet.
     late: Option<Nanos>,
 }
 
 impl Redecision {
-    /// Creates the entry for a request that has waited for a lease for the maximum time.
+    /// Creates the entry for a request that has been waiting for a lease for the maximum time.
     pub(super) const fn expired(ticket: Ticket) -> Self {
         Self {
             stream: ticket.stream,
@@ -54,7 +54,8 @@ impl Redecision {
 }
 
 impl DataPlane {
-    /// Inserts requests that no longer wait for a lease into the queue, which is ordered by ticket.
+    /// Inserts requests that are no longer waiting for a lease into the queue, which is ordered by
+    /// ticket.
     pub(super) fn put_ready(&mut self, requests: Vec<Ready>) {
         for ready in requests {
             let place = self
@@ -64,13 +65,13 @@ impl DataPlane {
         }
     }
 
-    /// Removes and returns up to `most` requests that no longer wait for a lease.
+    /// Removes and returns up to `most` requests that are no longer waiting for a lease.
     pub(super) fn take_ready(&mut self, host: &dyn Host, most: usize) -> Vec<Redecision> {
         let mut again = Vec::new();
         while again.len() < most
             && let Some(ready) = self.ready.pop_front()
         {
-            // The ticket is no longer valid if the client has left in the meantime.
+            // The ticket is no longer valid if the client has disconnected in the meantime.
             if self.waiting.cancel(ready.ticket) {
                 again.push(Redecision::ready(ready));
             }
@@ -82,8 +83,8 @@ impl DataPlane {
     }
 
     /// Removes and returns up to `most` held requests that cannot pass at their due time because a
-    /// rule was edited. The new decision takes the tokens that the new limits require, or refuses
-    /// the request with a response that shows the new limits.
+    /// rule was edited. The new decision either takes the tokens that the new limits require, or
+    /// refuses the request with a response that reflects the new limits.
     pub(super) fn take_late(
         &mut self,
         host: &dyn Host,
@@ -99,8 +100,7 @@ impl DataPlane {
         late.iter().map(Redecision::overdue).collect()
     }
 
-    /// Decides a request again. Before the call, the caller must make the request the host's
-    /// current request.
+    /// Decides a request again. The caller must first make this request the host's current request.
     pub fn decide_again(
         &mut self,
         host: &dyn Host,
@@ -132,8 +132,8 @@ impl DataPlane {
         decision
     }
 
-    /// Handles the relay's response to a call, or the failure of the call. Returns the requests
-    /// that the caller must decide again.
+    /// Handles the relay's response to a call, or the call's failure. Returns the requests that the
+    /// caller must decide again.
     pub fn called(&mut self, host: &dyn Host, call: u32, size: usize) -> Vec<Redecision> {
         let now = host.now();
         if let (Some(active), Some(fleet)) = (&mut self.active, &mut self.fleet) {
@@ -147,7 +147,7 @@ impl DataPlane {
         again
     }
 
-    /// Stops counting this worker in the gauge `fleet.down`, because the plugin is being replaced.
+    /// Stops counting this worker in the `fleet.down` gauge, because the plugin is being replaced.
     pub fn close(&mut self, host: &dyn Host) {
         if let Some(fleet) = &mut self.fleet {
             fleet.close(host);

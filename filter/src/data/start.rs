@@ -20,7 +20,7 @@ use crate::instance::Instance;
 use crate::metrics::{FleetMetrics, Registry, StoreMetrics};
 use crate::record::{Adopted, Bases, Record, RecordError, Records};
 
-/// Maximum number of removed rules for which events are added.
+/// Maximum number of removed rules for which an event is added.
 const MAX_REMOVED: usize = 64;
 
 /// A plugin's configuration, which may or may not be active yet.
@@ -47,7 +47,7 @@ impl Configuration {
         &self.file.store.namespace
     }
 
-    /// Creates the fleet state of this worker, if a fleet is configured.
+    /// Creates this worker's fleet state, if a fleet is configured.
     pub(super) fn fleet(&mut self, host: &dyn Host, is_alone: &Rc<Cell<bool>>) -> Option<Fleet> {
         let settings = self.file.fleet.clone()?;
         let share = &self.file.store.namespace;
@@ -55,9 +55,9 @@ impl Configuration {
         Some(Fleet::new(settings, share, metrics, Rc::clone(is_alone)))
     }
 
-    /// Returns true if the configuration may be activated before Envoy has accepted it: if no rules
-    /// are in force yet, or if the rules in force are the same and the fleet's changes are not
-    /// known yet.
+    /// Returns true if the configuration may be activated before Envoy has accepted it, which is
+    /// the case if no rules are in force yet, or if the rules in force are the same and the fleet's
+    /// changes are not known yet.
     pub(super) fn may_start(&self, host: &dyn Host, now: Nanos) -> bool {
         match self.records.read(host) {
             Err(RecordError::Missing) => true,
@@ -99,7 +99,7 @@ impl Configuration {
         Ok(active)
     }
 
-    /// Writes the rules of this configuration to the shared record, unless the record already has a
+    /// Writes this configuration's rules to the shared record, unless the record already contains a
     /// newer configuration.
     fn adopt(
         &self,
@@ -140,12 +140,11 @@ impl Configuration {
         Ok(())
     }
 
-    /// Returns true if the current request is older than this VM. A request that is older than the
-    /// VM means that the previous VM crashed, and that Envoy loaded this VM when the request
-    /// arrived. The configuration of such a VM must not be adopted, because it may be outdated and
-    /// its listener may be draining. In contrast, a new configuration is loaded before its first
-    /// request arrives. If no request makes a worker adopt the new configuration, the main thread's
-    /// timer does.
+    /// Returns true if the current request is older than this VM. If it is, the previous VM has
+    /// crashed, and Envoy loaded this VM when the request arrived. Such a VM's configuration must
+    /// not be adopted, because it may be outdated and its listener may be draining. A new
+    /// configuration, in contrast, is loaded before its first request arrives. If no request causes
+    /// a worker to adopt the new configuration, the main thread's timer does so.
     fn is_reloaded(&self, host: &dyn Host) -> bool {
         let time = host.property("request\0time");
         let Some(time) = time.and_then(|time| time.try_into().ok()) else {
@@ -153,13 +152,13 @@ impl Configuration {
         };
         let begun = Nanos::new(u64::from_le_bytes(time));
         // The wall clock is read before the monotonic clock, so that a request that arrives right
-        // after the VM was loaded does not look older than the VM. A request that caused the
-        // loading is older by the loading time.
+        // after the VM was loaded does not appear to be older than the VM. A request that triggered
+        // the loading is older than the VM by the loading time.
         let age = host.unix().since(begun);
         age > host.now().since(self.configured_at)
     }
 
-    /// Writes the rules of this configuration to the shared record again, after a rollback.
+    /// Writes this configuration's rules to the shared record again after a rollback.
     pub(super) fn roll_back(&self, host: &dyn Host, active: &mut Active, now: Nanos) {
         let roll_back = |record: &mut Record| record.roll_back(self.records.bases(), now);
         let Ok((record, Some(adopted))) = self.records.change(host, roll_back) else {
@@ -239,9 +238,9 @@ fn configured(adopted: &Adopted, generation: u64, at: Clock) -> loudou_api::Even
     event
 }
 
-/// Returns true if the host refuses to create a key that already exists, and refuses a write with a
-/// stale compare-and-swap version. Limits are exact only if the host refuses both. Envoy refuses
-/// both, but only its source code documents this behaviour. So the check runs whenever a
+/// Returns true if the host refuses to create a key that already exists, and rejects writes with a
+/// stale compare-and-swap version. Limits are exact only if it does both. Envoy does both, but this
+/// behaviour is documented only in its source code. The check therefore runs whenever a
 /// configuration is activated, and unit tests run it on the fake host.
 pub(crate) fn shared_data_is_sound(host: &dyn Host, share: &str) -> Result<bool, StoreFailed> {
     let key = [share.as_bytes(), b":probe"].concat();

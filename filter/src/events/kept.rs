@@ -1,11 +1,12 @@
-//! Stores events in shared data. Operators' actions and automatic events have separate rings, so
-//! that neither kind displaces the other. Both rings share one sequence of event numbers.
+//! Stores events in shared data. Operators' actions and automatic events are stored in separate
+//! rings, so that neither kind displaces the other. Both rings share a single sequence of event
+//! numbers.
 //!
-//! A ring consists of *segments*, each of which is one shared data value. Events are first added to
-//! the *tail*, which contains the open segments of both rings, by compare-and-swap. A segment is
-//! written to its own value once, when it is full. So the cost of adding an event does not depend
-//! on the number of stored events. A segment is written before its events are removed from the
-//! tail, so a VM that dies at any point loses no stored events.
+//! A ring consists of *segments*, each of which is a shared data value. New events are first added,
+//! by compare-and-swap, to the *tail*, which contains the open segments of both rings. A segment is
+//! written to its own value only once, when it is full. The cost of adding an event therefore does
+//! not depend on the number of stored events. A segment is written before its events are removed
+//! from the tail, so a VM can die at any point without losing stored events.
 
 use loudou_api::EventSource;
 use loudou_rules::size::{EVENTS_OF_FILTER, EVENTS_OF_OPERATORS, EVENTS_OF_SEGMENT};
@@ -16,10 +17,11 @@ use crate::formats::{self, EVENTS};
 use crate::host::Host;
 
 /// Maximum number of attempts to add an event. Each failed attempt means that another worker has
-/// added an event, so only workers that do nothing but add events could exhaust the attempts.
+/// added an event, so the attempts could be exhausted only if the workers did nothing but add
+/// events.
 const MAX_TRIES: usize = 64;
 
-/// Returns the maximum number of stored full segments in a ring.
+/// Returns the maximum number of full segments stored in a ring.
 pub(super) const fn segments(of: EventSource) -> usize {
     match of {
         EventSource::Operators => EVENTS_OF_OPERATORS / EVENTS_OF_SEGMENT,
@@ -39,11 +41,11 @@ pub(super) struct Tail {
 /// The state and open segment of a ring.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ring {
-    /// Number of segments filled so far, including segments that have been overwritten.
+    /// Number of segments filled so far, including those since overwritten.
     pub(super) full: u64,
-    /// Sequence number of the last event in each stored full segment, oldest first.
+    /// Sequence number of the last event in each stored full segment, oldest segment first.
     pub(super) ends: Vec<u64>,
-    /// The open segment: the events since the last full segment.
+    /// The open segment, which contains the events since the last full segment.
     pub(super) open: Vec<u8>,
 }
 
@@ -109,8 +111,8 @@ impl Ring {
     }
 
     /// Returns true if the ring is consistent: it has an end for each stored segment, and
-    /// `last_seq` is high enough for the events of all full segments. This check bounds the work of
-    /// readers, which iterate over all stored segments.
+    /// `last_seq` is high enough to cover the events in all full segments. This check bounds the
+    /// work done by readers, which iterate over all stored segments.
     fn can_be(&self, of: EventSource, last_seq: u64) -> bool {
         let sealed = self.full.checked_mul(wide(EVENTS_OF_SEGMENT));
         let ends = self.full.min(wide(segments(of)));
@@ -177,7 +179,7 @@ pub(super) fn add(
 }
 
 /// Writes the full open segment to its own value, unless another worker has already written this
-/// segment or a newer one. All workers that write a segment write the same events.
+/// segment or a newer one. Every worker that writes a segment writes the same events.
 fn seal(host: &dyn Host, share: &str, of: EventSource, ring: &mut Ring) -> Result<(), StoreFailed> {
     let key = segment_key(share, of, ring.full);
     let mut found = Vec::new();
@@ -187,8 +189,8 @@ fn seal(host: &dyn Host, share: &str, of: EventSource, ring: &mut Ring) -> Resul
         let mut bytes = Vec::with_capacity(ring.open.len().saturating_add(8));
         put_number(&mut bytes, ring.full);
         bytes.extend_from_slice(&ring.open);
-        // A conflict can be ignored, because it means that another worker has already written this
-        // segment or a newer one.
+        // A conflict can be ignored: it means that another worker has already written this segment
+        // or a newer one.
         let _other = host.shared_set(&key, &bytes, cas.unwrap_or(CAS_ABSENT))?;
     }
     let last = Entries(&ring.open).last();
@@ -200,7 +202,7 @@ fn seal(host: &dyn Host, share: &str, of: EventSource, ring: &mut Ring) -> Resul
     Ok(())
 }
 
-/// Returns the events of full segment `number`. `None` if the segment has been overwritten.
+/// Returns the events in full segment `number`. `None` if the segment has been overwritten.
 pub(super) fn segment(
     host: &dyn Host,
     share: &str,
@@ -235,7 +237,7 @@ fn segment_key(share: &str, of: EventSource, number: u64) -> Vec<u8> {
     [share.as_bytes(), kind, &[place]].concat()
 }
 
-/// Converts a length to the integer type in which lengths are stored.
+/// Converts a length to the integer type used to store lengths.
 pub(super) fn wide(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }

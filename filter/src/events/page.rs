@@ -1,5 +1,5 @@
-//! Reads a page of events from the rings, in the order of their sequence numbers, up to a size
-//! limit. The stored JSON of the events is returned without parsing.
+//! Reads a page of events from the rings, in sequence number order, up to a size limit. The events'
+//! stored JSON is returned without being parsed.
 
 use loudou_api::EventSource;
 use loudou_rules::size::EVENTS_OF_SEGMENT;
@@ -8,16 +8,16 @@ use loudou_store::StoreFailed;
 use super::kept::{Entries, Ring, segment, segments, tail, wide};
 use crate::host::Host;
 
-/// Maximum size of the events in one response, in bytes. Copying this many bytes takes a fraction
-/// of a millisecond.
+/// Maximum total size of the events in a response, in bytes. Copying this many bytes takes a
+/// fraction of a millisecond.
 const MAX_BYTES: usize = 128 << 10;
 
 /// A page of events.
 #[derive(Debug, Default)]
 pub(super) struct Page {
-    /// JSON of the events, separated with commas.
+    /// JSON of the events, separated by commas.
     pub(super) events: Vec<u8>,
-    /// Sequence number after which the next page continues.
+    /// Sequence number after which the next page starts.
     pub(super) last_seq: u64,
     /// True if there are more events after this page.
     pub(super) more: bool,
@@ -25,13 +25,13 @@ pub(super) struct Page {
     /// events, this is an upper bound.
     pub(super) lost: u64,
     /// True if the requested sequence number belongs to another Envoy process: either the caller
-    /// named that process, or this process has no event with the number.
+    /// named that process, or this process has no event with that number.
     pub(super) restarted: bool,
 }
 
-/// Returns the events with sequence numbers above `after` from the ring `of`, or from both rings if
-/// `of` is `None`. If `is_other` is true, `after` is a sequence number of another Envoy process, so
-/// all events are returned.
+/// Returns the events with sequence numbers greater than `after` from the ring `of`, or from both
+/// rings if `of` is `None`. If `is_other` is true, `after` is a sequence number from another Envoy
+/// process, so all events are returned.
 pub(super) fn read(
     host: &dyn Host,
     share: &str,
@@ -82,7 +82,7 @@ pub(super) fn read(
     }
 }
 
-/// Reads the events of a ring, loading one segment at a time.
+/// Reads a ring's events, loading one segment at a time.
 struct Reader<'a> {
     host: &'a dyn Host,
     share: &'a str,
@@ -120,7 +120,7 @@ impl<'a> Reader<'a> {
             next: first,
             lost: 0,
         };
-        // The oldest segment may begin with events beyond the ring's capacity, which count as
+        // The oldest segment may start with events beyond the ring's capacity, which count as
         // dropped.
         reader.load()?;
         if reader.next == first.saturating_add(1) {
@@ -146,10 +146,10 @@ impl<'a> Reader<'a> {
         self.settle()
     }
 
-    /// Skips the next event of the current segment.
+    /// Skips the next event in the current segment.
     fn step(&mut self) {
         let event = self.next().map_or(0, |(_, event)| event.len());
-        // The sequence number and length of an event occupy 16 bytes.
+        // An event's sequence number and length take up 16 bytes.
         self.at = self.at.saturating_add(event).saturating_add(16);
     }
 

@@ -1,5 +1,5 @@
-//! Detects that a worker gets no answers from the engine, so that it must decide requests locally,
-//! and tracks the number of Envoys among which local decisions divide each limit.
+//! Detects when a worker gets no answers from the engine and must therefore decide requests
+//! locally, and tracks the number of Envoys among which local decisions divide each limit.
 
 use loudou_api::EventKind;
 use loudou_limiter::Nanos;
@@ -8,23 +8,23 @@ use loudou_rules::rule::OnOutage;
 use super::{Fleet, Heartbeat, Ready, RulesInForce, heartbeat, wire};
 use crate::host::Host;
 
-/// Number of consecutive relay responses without any answer from the engine after which the engine
-/// is reported as down.
+/// Number of consecutive relay responses containing no answer from the engine after which the
+/// engine is reported as down.
 const EMPTY: u32 = 3;
-/// Minimum time without a response after which a worker relies on the responses to other workers. A
-/// worker that calls more often, for example because its keys are on a lost engine node, relies on
-/// its own responses.
+/// Minimum time without a response before a worker relies on the responses that other workers
+/// receive. A worker that calls more often, for example because its keys are on a lost engine node,
+/// relies on its own responses.
 const IDLE: Nanos = Nanos::from_secs(1);
 
 impl Fleet {
-    /// Stops counting this worker in the gauge `fleet.down`, because its plugin is being replaced.
+    /// Stops counting this worker in the `fleet.down` gauge, because its plugin is being replaced.
     pub(crate) fn close(&mut self, host: &dyn Host) {
         self.breaker.succeeded();
         self.count(host, false);
     }
 
-    /// Starts or stops counting this worker in the gauge `fleet.down`. Returns true if the gauge
-    /// has changed.
+    /// Starts or stops counting this worker in the `fleet.down` gauge. Returns true if this changed
+    /// the gauge.
     fn count(&self, host: &dyn Host, is_alone: bool) -> bool {
         let is_new = self.is_alone.replace(is_alone) != is_alone;
         if is_new {
@@ -33,25 +33,25 @@ impl Fleet {
         is_new
     }
 
-    /// Adopts the number of Envoys in the shared heartbeat state.
+    /// Adopts the number of Envoys stored in the shared heartbeat state.
     pub(super) fn adopt_envoys(&mut self, heartbeat: Heartbeat) {
         if heartbeat.envoys > 0 {
             self.envoys = heartbeat.known_envoys();
         }
     }
 
-    /// Updates the number of Envoys before decisions without the engine, which divide each limit by
-    /// it.
+    /// Updates the number of Envoys before decisions made without the engine, which divide each
+    /// limit by this number.
     pub(crate) fn expect_local(&mut self, host: &dyn Host) {
-        // Otherwise, a worker that sends no heartbeats would learn the number up to a second late.
+        // Otherwise, a worker that sends no heartbeats could learn the number up to a second late.
         if let Some(heartbeat) = Heartbeat::find(host, &self.namespace) {
             self.adopt_envoys(heartbeat);
         }
     }
 
-    /// Handles a call that the engine has answered. `was_down` is true if the last fleet event
-    /// reported an outage. The event may come from a worker that has since died or been replaced,
-    /// in which case this worker reports the end of the outage.
+    /// Handles a call to which the engine has responded. `was_down` is true if the last fleet event
+    /// reported an outage. The event may have been added by a worker that has since died or been
+    /// replaced, in which case this worker reports the end of the outage.
     pub(super) fn note_success(
         &mut self,
         host: &dyn Host,
@@ -71,7 +71,7 @@ impl Fleet {
     }
 
     /// Relies on the engine's answers to other workers if this worker has had no response for a
-    /// while, because a worker without requests may never send a call itself.
+    /// while, because a worker without requests may never send a call of its own.
     pub(super) fn note_answers_to_others(
         &mut self,
         host: &dyn Host,
@@ -103,9 +103,9 @@ impl Fleet {
         held.chain(self.early.end()).collect()
     }
 
-    /// Handles a relay response without any answer from the engine. Calls continue with a separate
-    /// back-off for each key, because other keys may be on healthy engine nodes. Only an event and
-    /// the gauge `fleet.down` report the engine as down.
+    /// Handles a relay response that contains no answer from the engine. Calls continue, with a
+    /// separate back-off for each key, because other keys may be on healthy engine nodes. The
+    /// engine is reported as down only by an event and the `fleet.down` gauge.
     pub(super) fn note_empty(&mut self, host: &dyn Host, active: &impl RulesInForce, now: Nanos) {
         self.metrics.failed(host);
         self.breaker.succeeded();
@@ -120,8 +120,8 @@ impl Fleet {
         }
     }
 
-    /// Counts this worker in the gauge `fleet.down`. If no other worker has reported the outage,
-    /// adds an event.
+    /// Counts this worker in the `fleet.down` gauge. Adds an event if no other worker has reported
+    /// the outage.
     fn report_down(&self, host: &dyn Host, active: &impl RulesInForce, now: Nanos) {
         if self.count(host, true) && heartbeat::claims_outage_event(host, &self.namespace, true) {
             let detail = match self.settings.on_outage {

@@ -1,6 +1,6 @@
 //! Holds requests that arrive before this Envoy knows the fleet's changes, until the first response
-//! with the changes. Otherwise, requests of a key that was banned through another Envoy would pass
-//! for a short time after each start.
+//! that contains them. Otherwise, requests with a key that was banned through another Envoy would
+//! pass for a short time after each start.
 
 use loudou_limiter::Nanos;
 
@@ -10,17 +10,17 @@ use super::{
 use crate::host::Host;
 use crate::waiting::Ticket;
 
-/// Requests of one worker that wait for the fleet's changes. The worker waits only once after its
-/// start, until the changes are in force or the timeout of the first request has passed.
+/// A worker's requests that are waiting for the fleet's changes. The worker waits only once after
+/// it starts, until the changes are in force or the first request's timeout has expired.
 #[derive(Debug, Default)]
 pub(super) struct AwaitingChanges {
-    /// True once requests no longer wait for the changes.
+    /// True once requests no longer need to wait for the changes.
     is_over: bool,
     /// True once all changes have been received. Some may not be in force yet.
     has_heard: bool,
     /// Time at which the wait ends. Zero before the first request.
     until: Nanos,
-    /// Earliest time of the next call to fetch the changes.
+    /// Earliest time at which the next call to fetch the changes may be sent.
     next_call: Nanos,
     requests: Vec<Ticket>,
 }
@@ -33,15 +33,15 @@ impl AwaitingChanges {
         requests.into_iter().map(Ready::early).collect()
     }
 
-    /// Records that a call to fetch the changes was sent.
+    /// Records that a call to fetch the changes has been sent.
     pub(super) fn called(&mut self, timeout: Nanos, now: Nanos) {
-        // The next call is sent before this call times out, because it may reach another relay if
+        // The next call is sent before this one times out, because it may reach another relay if
         // this relay hangs.
         let young = Nanos::new(timeout.get().div_euclid(RECENT_CALL_DIVISOR));
         self.next_call = now.saturating_add(young);
     }
 
-    /// Returns the time at which the timer must fire next.
+    /// Returns the time at which the timer must next fire.
     pub(super) fn due(&self) -> Option<Nanos> {
         if self.requests.is_empty() {
             return None;
@@ -68,8 +68,8 @@ impl Fleet {
         self.send_heartbeat(host, active, now)
     }
 
-    /// Returns the time until which a request must wait for the changes. `None` if the request need
-    /// not wait.
+    /// Returns the time until which a request must wait for the changes. `None` if the request does
+    /// not need to wait.
     pub(crate) fn awaits_changes(&mut self, host: &dyn Host, now: Nanos) -> Option<Nanos> {
         if self.early.is_over {
             return None;
@@ -104,8 +104,8 @@ impl Fleet {
         self.fetch_changes(host, active, now)
     }
 
-    /// Handles a timer tick for requests that wait for the changes. Returns the requests that must
-    /// now be decided.
+    /// Handles a timer tick for requests that are waiting for the changes. Returns the requests
+    /// that must now be decided.
     pub(super) fn tick_early(
         &mut self,
         host: &dyn Host,
@@ -156,7 +156,8 @@ impl Fleet {
         self.send_heartbeat(host, active, now)
     }
 
-    /// Returns true if a worker of this Envoy has recently confirmed that all changes are in force.
+    /// Returns true if one of this Envoy's workers has recently confirmed that all changes are in
+    /// force.
     fn knows_changes(&self, host: &dyn Host, now: Nanos) -> bool {
         let heartbeat = Heartbeat::find(host, &self.namespace);
         heartbeat.is_some_and(|heartbeat| heartbeat.is_current(now))

@@ -8,7 +8,7 @@ use loudou_store::BucketId;
 
 use crate::waiting::Ticket;
 
-/// Number of queued keys above which no refills are queued. A later request of the key queues the
+/// Number of queued keys above which no refills are queued. A later request for the key queues the
 /// refill again. Keys with held requests are always queued. The number of such keys is bounded,
 /// because the number of held requests is bounded.
 const MAX_DUE_KEYS: usize = 4_096;
@@ -18,26 +18,28 @@ const MAX_DUE_KEYS: usize = 4_096;
 pub(super) struct DueKey {
     pub(super) id: BucketId,
     pub(super) key: String,
-    /// Costs of the requests that wait for the key's tokens.
+    /// Costs of the requests that are waiting for the key's tokens.
     pub(super) held: Held,
-    /// Requests that wait for the key's tokens, in order of arrival. The clients of some may have
-    /// left.
+    /// Requests that are waiting for the key's tokens, in order of arrival. Some of their clients
+    /// may have disconnected.
     pub(super) requests: Vec<Ticket>,
 }
 
-/// The keys that need tokens, without duplicates, in order of arrival. This order ensures that a
+/// The keys that need tokens, without duplicates, in order of arrival. Because of this order, a
 /// flood of made-up keys cannot delay other keys by sorting before them.
 #[derive(Debug, Default)]
 pub(super) struct DueKeys {
     /// Queued keys, in order of arrival.
     all: VecDeque<DueKey>,
-    /// Number of keys removed from the queue so far, which is the number of the first queued key.
+    /// Number of keys removed from the queue so far, which is also the number of the first queued
+    /// key.
     first: u64,
-    /// Number of each queued key, sorted by bucket ID. A map would add 5 KiB to the Wasm module.
+    /// Number of each queued key, sorted by bucket ID. A map would make the Wasm module 5 KiB
+    /// larger.
     numbers: Vec<(BucketId, u64)>,
     /// Number of queued keys with held requests.
     urgent: usize,
-    /// Time at which a refill was last added to an empty queue.
+    /// Time at which a refill was last added while the queue was empty.
     since: Nanos,
 }
 
@@ -46,9 +48,9 @@ impl DueKeys {
         self.all.is_empty()
     }
 
-    /// Returns the time at which a call is due. A held request or `most` queued keys make a call
-    /// due immediately. Otherwise, the call is due when the first refill has been queued for
-    /// `max_delay`.
+    /// Returns the time at which the next call is due. A call is due immediately if there is a held
+    /// request or if `most` keys are queued. Otherwise, it is due once the first refill has been
+    /// queued for `max_delay`.
     pub(super) fn due(&self, max_delay: Nanos, most: usize) -> Nanos {
         if self.urgent > 0 || self.all.len() >= most {
             return Nanos::ZERO;
@@ -162,7 +164,7 @@ mod tests {
         assert!(due_keys.is_empty());
     }
 
-    /// Made-up keys of one rule do not delay calls for another rule's keys, even if their bucket
+    /// Made-up keys for one rule do not delay calls for another rule's keys, even if their bucket
     /// IDs are lower.
     #[test]
     fn who_came_first_is_asked_for_first() {

@@ -1,5 +1,5 @@
-//! Heartbeat state in shared data, which all workers of an Envoy use: the time of the last
-//! heartbeat, and the engine's last answer.
+//! Heartbeat state in shared data, used by all workers of an Envoy: the time of the last heartbeat,
+//! and the engine's last answer.
 
 use loudou_limiter::Nanos;
 use loudou_limiter::lease::{LeaseSettings, Phase};
@@ -10,43 +10,43 @@ use loudou_store::swap::{Swapped, swap};
 use crate::bytes::{put_number, take_number};
 use crate::host::{Host, HostStore};
 
-/// Minimum interval between two heartbeats of this Envoy. One heartbeat reports a change to the engine, and a heartbeat
-/// of each other Envoy fetches it. With [`TURN_CHECK_INTERVAL`], this takes less than a second in total.
+/// Minimum interval between two of this Envoy's heartbeats. A change is reported to the engine by one heartbeat, and
+/// fetched by a heartbeat from each of the other Envoys. Together with [`TURN_CHECK_INTERVAL`], this takes less than a
+/// second in total.
 pub(crate) const INTERVAL: Nanos = Nanos::from_millis(350);
 /// Interval at which each worker checks whether a heartbeat is due.
 pub(super) const TURN_CHECK_INTERVAL: Nanos = Nanos::from_millis(200);
 
-/// Time without any relay response after which all workers treat the engine as down. The timeout
-/// also applies to workers that send no calls because the engine has denied tokens for all their
-/// keys.
+/// Time without any relay responses after which all workers treat the engine as down. The timeout
+/// also applies to workers that are not sending any calls because the engine has denied tokens for
+/// all their keys.
 const ENGINE_TIMEOUT: Nanos = Nanos::from_secs(3);
 
-/// Time without a heartbeat after which the fleet is assumed to be no longer configured.
+/// Time without a heartbeat after which no fleet is assumed to be configured any more.
 const GONE: Nanos = Nanos::from_secs(60);
 
-/// Time for which this Envoy's knowledge of the changes is considered current after a heartbeat. A
-/// change takes effect at all Envoys of a fleet within this time.
+/// Time after a heartbeat during which this Envoy's knowledge of the changes is considered current.
+/// A change takes effect on all Envoys in a fleet within this time.
 const CURRENT: Nanos = Nanos::from_secs(1);
 
 /// The heartbeat state in shared data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Heartbeat {
-    /// Time of the last heartbeat, by any worker.
+    /// Time of the last heartbeat sent by any worker.
     called_at: Nanos,
-    /// Time of the engine's last answer. Zero for never.
+    /// Time of the engine's last answer. Zero if never.
     pub(crate) answered_at: Nanos,
-    /// Number of Envoys last reported by the engine. 0 if the engine has not reported a number.
+    /// Number of Envoys last reported by the engine, or 0 if the engine has not reported one.
     pub(crate) envoys: u64,
-    /// 1 if the last fleet event reported an outage, otherwise 0.
+    /// 1 if the last fleet event reported an outage, 0 otherwise.
     is_down: u64,
     /// Configured behaviour during an outage.
     on_outage: OnOutage,
-    /// Time of the last relay response without any answer from the engine. Zero for never.
+    /// Time of the last relay response that contained no answer from the engine. Zero if never.
     reached_at: Nanos,
-    /// Last time at which all changes that the engine has were in force at this Envoy. Zero for
-    /// never.
+    /// Last time at which all of the engine's changes were in force on this Envoy. Zero if never.
     current_at: Nanos,
-    /// Number of Envoys that the settings assume until the engine reports a number.
+    /// Number of Envoys assumed in the settings until the engine reports one.
     assumed: u64,
 }
 
@@ -91,9 +91,10 @@ impl Heartbeat {
         bytes
     }
 
-    /// Returns true if relay calls have had no response for [`ENGINE_TIMEOUT`]. `answered_at` is
-    /// the time of the last response to the calling worker. A relay response without any answer
-    /// from the engine counts as a response, because each lease handles missing answers separately.
+    /// Returns true if relay calls have received no response for [`ENGINE_TIMEOUT`]. `answered_at`
+    /// is the time at which the calling worker last received a response. A relay response that
+    /// contains no answer from the engine also counts, because each lease handles missing answers
+    /// on its own.
     pub(super) fn is_silent(self, answered_at: Nanos) -> bool {
         let answered_at = self.answered_at.max(self.reached_at).max(answered_at);
         !answered_at.is_zero() && self.called_at.since(answered_at) >= ENGINE_TIMEOUT
@@ -104,8 +105,8 @@ impl Heartbeat {
         self.is_down > 0
     }
 
-    /// Returns the fleet state for the decision on a sample request, which never waits and requests
-    /// no tokens.
+    /// Returns the fleet state for deciding a sample request, which never waits and requests no
+    /// tokens.
     pub(crate) fn view(self) -> FleetView {
         FleetView {
             lease: LeaseSettings {
@@ -120,8 +121,8 @@ impl Heartbeat {
         }
     }
 
-    /// Returns the number of Envoys in the fleet, as last reported by the engine or as assumed in
-    /// the settings. At least 1.
+    /// Returns the number of Envoys in the fleet, as last reported by the engine, or else as
+    /// assumed in the settings. At least 1.
     pub(super) fn known_envoys(self) -> u32 {
         let envoys = match self.envoys {
             0 => self.assumed,
@@ -130,18 +131,18 @@ impl Heartbeat {
         u32::try_from(envoys).unwrap_or(u32::MAX).max(1)
     }
 
-    /// Returns true if all changes that the engine has were recently in force at this Envoy.
+    /// Returns true if all of the engine's changes were recently in force on this Envoy.
     pub(crate) fn is_current(self, now: Nanos) -> bool {
         !self.current_at.is_zero() && now.since(self.current_at) < CURRENT
     }
 
-    /// Returns true if a worker has recently sent or attempted a heartbeat. Otherwise, no fleet is
-    /// configured any more.
+    /// Returns true if any worker has recently sent or attempted to send a heartbeat. If none has,
+    /// no fleet is configured any more.
     pub(crate) fn is_alive(self, now: Nanos) -> bool {
         now.since(self.called_at) < GONE
     }
 
-    /// Reads the heartbeat state. `None` if no worker was ever configured with a fleet.
+    /// Reads the heartbeat state. `None` if no worker has ever been configured with a fleet.
     pub(crate) fn find(host: &dyn Host, share: &str) -> Option<Self> {
         let mut bytes = Vec::new();
         let found = host.shared_get(&key(share), &mut bytes).ok()?;
@@ -149,7 +150,7 @@ impl Heartbeat {
     }
 }
 
-/// Returns the heartbeat state, and true if this worker must send the next heartbeat.
+/// Returns the heartbeat state, and whether this worker must send the next heartbeat.
 pub(super) fn claim_turn(
     host: &dyn Host,
     share: &str,
@@ -171,8 +172,8 @@ pub(super) fn claim_turn(
     (heartbeat, swapped == Ok(Swapped::Done))
 }
 
-/// Claims the event that the engine has become unavailable or available again. Returns true to
-/// exactly one worker, which must then add the event.
+/// Claims the right to report that the engine has become unavailable or available again. Returns
+/// true on exactly one worker, which must then add the event.
 pub(super) fn claims_outage_event(host: &dyn Host, share: &str, is_down: bool) -> bool {
     let swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
         let heartbeat = Heartbeat::read(found.unwrap_or_default());
@@ -185,9 +186,9 @@ pub(super) fn claims_outage_event(host: &dyn Host, share: &str, is_down: bool) -
     swapped == Ok(Swapped::Done)
 }
 
-/// Records a relay response without any answer from the engine.
+/// Records a relay response that contained no answer from the engine.
 pub(super) fn mark_reached(host: &dyn Host, share: &str, now: Nanos) {
-    // If the write fails, the next response repeats it.
+    // If the write fails, it is repeated on the next response.
     let _swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
         let heartbeat = Heartbeat {
             reached_at: now,
@@ -197,9 +198,9 @@ pub(super) fn mark_reached(host: &dyn Host, share: &str, now: Nanos) {
     });
 }
 
-/// Records that all changes that the engine has are in force at this Envoy.
+/// Records that all of the engine's changes are in force on this Envoy.
 pub(super) fn mark_current(host: &dyn Host, share: &str, now: Nanos) {
-    // If the write fails, the next response repeats it.
+    // If the write fails, it is repeated on the next response.
     let _swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
         let heartbeat = Heartbeat {
             current_at: now,
@@ -209,11 +210,11 @@ pub(super) fn mark_current(host: &dyn Host, share: &str, now: Nanos) {
     });
 }
 
-/// Records an answer of the engine. `envoys` is `None` if the call was not a heartbeat. Returns
+/// Records an answer from the engine. `envoys` is `None` if the call was not a heartbeat. Returns
 /// true if the last fleet event reported an outage.
 pub(super) fn answered(host: &dyn Host, share: &str, envoys: Option<u64>, now: Nanos) -> bool {
     let mut was_down = false;
-    // If the write fails, the next response repeats it.
+    // If the write fails, it is repeated on the next response.
     let _swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
         let before = Heartbeat::read(found.unwrap_or_default());
         was_down = before.is_down > 0;
@@ -274,8 +275,8 @@ mod tests {
         assert_eq!((heartbeat.envoys, heartbeat.answered_at), (3, at(1_006)));
         assert_eq!(Heartbeat::find(&host, "s"), Some(heartbeat));
         assert!(calls(2_005));
-        // Relay calls have had no response for three seconds, except in the case of a worker that
-        // got a response later.
+        // Relay calls have received no response for three seconds, except on a worker that received
+        // one later.
         let heartbeat = || claims(0).0;
         assert!(calls(3_005) && !heartbeat().is_silent(Nanos::ZERO));
         assert!(calls(4_010) && heartbeat().is_silent(Nanos::ZERO));

@@ -1,13 +1,13 @@
-//! Propagates edits, overrides and bans through the fleet, so that a change that an operator makes
-//! at one Envoy takes effect at every Envoy.
+//! Propagates edits, overrides and bans through the fleet, so that a change an operator makes on
+//! one Envoy takes effect on every Envoy.
 //!
-//! One shared data value contains the changes ([`Changes`]): local changes that have not been reported to the engine
-//! yet, and the current changes that the engine has. The worker that sends the heartbeat reports local changes, and
-//! receives changes from the engine ([`adopt_response`](Changes::adopt_response)). If this Envoy has the same version
-//! of the rule, a change from another Envoy is applied like a local change. If this Envoy has another version, the
-//! change waits.
+//! A single shared data value contains the changes ([`Changes`]): local changes that have not been reported to the
+//! engine yet, and the engine's current changes. The worker that sends the heartbeat reports local changes and receives
+//! changes from the engine ([`adopt_response`](Changes::adopt_response)). If this Envoy has the same version of the
+//! rule, a change from another Envoy is applied like a local change. If this Envoy has a different version, the change
+//! must wait.
 //!
-//! If two changes have the same name, the engine decides which of them takes effect (see
+//! If two changes have the same name, the engine decides which one takes effect (see
 //! [`loudou_api::Change`]). Changes to different versions of a rule can have separate names
 //! ([`base_of`]).
 
@@ -34,16 +34,16 @@ mod changes;
 
 // Changes in a relay response.
 
-/// The part of a relay response that concerns changes.
+/// The part of a relay response that deals with changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ChangesAnswer {
-    /// Identifies the engine's data set, which changes if the engine loses its data. Empty if the
-    /// response contains nothing about changes.
+    /// Identifies the engine's data set; it changes if the engine loses its data. Empty if the
+    /// response says nothing about changes.
     pub(crate) epoch: String,
     pub(crate) generation: u64,
     pub(crate) received: Vec<ReceivedChange>,
-    /// Reported changes that the engine refused: their names, which may be truncated, and the
-    /// reasons.
+    /// Reported changes that the engine refused, as pairs of the possibly truncated name and the
+    /// reason.
     pub(crate) refused: Vec<(String, String)>,
     /// True if the engine has more changes than the response contains.
     pub(crate) more: bool,
@@ -64,8 +64,8 @@ pub(crate) struct ReceivedChange {
 }
 
 impl ChangesAnswer {
-    /// Returns the reason for which the engine refused the change with this name. `None` if the
-    /// change was not refused.
+    /// Returns the reason the engine refused the change with this name. `None` if the change was
+    /// not refused.
     pub(crate) fn refusal(&self, name: &str) -> Option<&str> {
         let mut refused = self.refused.iter();
         let is_cut = |cut: &str| cut.chars().count() >= SHOWN_CHANGE_NAME;
@@ -76,8 +76,8 @@ impl ChangesAnswer {
 }
 
 impl Changes {
-    /// Updates the changes from the response to a call. `reported` contains the names and versions
-    /// of the changes that the call reported. Returns false if the response contains nothing about
+    /// Updates the changes from a call's response. `reported` contains the names and versions of
+    /// the changes that the call reported. Returns false if the response says nothing about
     /// changes.
     pub(crate) fn adopt_response(
         &mut self,
@@ -90,7 +90,8 @@ impl Changes {
         }
         let is_other = self.head.epoch != response.epoch;
         if is_other {
-            // The engine was replaced or has lost its data, so all changes must be reported again.
+            // The engine has been replaced or has lost its data, so all changes must be reported
+            // again.
             for change in &mut self.all {
                 change.generation = 0;
                 if change.sent == Sent::Known {
@@ -120,8 +121,8 @@ impl Changes {
         true
     }
 
-    /// Returns true if there is room for another change. The limits are twice the engine's limits,
-    /// because this Envoy may have as many unreported changes as the engine has changes.
+    /// Returns true if there is room for another change. The limits are twice the engine's, because
+    /// this Envoy may have as many unreported changes as the engine has changes.
     fn has_room(&self) -> bool {
         let (most, most_bytes) = (MAX_CHANGES * 2, MAX_ALL_CHANGES_BYTES * 2);
         self.all.len() < most && self.bytes_of_all() < most_bytes
@@ -131,7 +132,7 @@ impl Changes {
         let made_at = Nanos::new(now.get().saturating_sub(received.age.get()));
         let mut here = LocalState::ToApply;
         match self.find(&received.name) {
-            // A newer response was handled before this response.
+            // A newer response was handled before this one.
             Some(before) if received.generation <= before.generation => return,
             Some(before) if before.value == received.value => {
                 (before.sent, before.generation) = (Sent::Known, received.generation);
@@ -162,12 +163,12 @@ impl Changes {
     }
 }
 
-// JSON values of changes.
+// JSON values for changes.
 
 /// JSON value of a ban.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct BanValue {
-    /// Tag of the rule. If the rule with this name has another tag, its keys differ, so the ban
+    /// Tag of the rule. If the rule with this name has a different tag, its keys differ, so the ban
     /// does not apply.
     pub(crate) tag: u32,
     pub(crate) by: String,
@@ -192,16 +193,16 @@ impl BanValue {
     }
 }
 
-/// Returns the JSON value of an edit or override: its content, and the ID of the rule version for
-/// which it was made.
+/// Returns the JSON value of an edit or override, which consists of its content and the ID of the
+/// rule version for which it was made.
 fn of_edit(base: &str, gives: &impl Serialize) -> Vec<u8> {
     let gives = serde_json::to_vec(gives).unwrap_or_default();
     let head = ["{\"base\":\"", base, "\",\"gives\":"].concat();
     as_read(&[head.as_bytes(), &gives, b"}"].concat())
 }
 
-/// Normalizes JSON by parsing and serializing it. The engine returns values in this form, so that
-/// they can be compared with local values.
+/// Normalizes JSON by parsing and serializing it. The engine returns values in this form, so they
+/// can be compared with local values.
 fn as_read(json: &[u8]) -> Vec<u8> {
     let value: Option<Value> = serde_json::from_slice(json).ok();
     value.map_or_else(Vec::new, |value| {
@@ -209,27 +210,27 @@ fn as_read(json: &[u8]) -> Vec<u8> {
     })
 }
 
-/// Returns the ID of the rule version for which an edit or override was made, called its base.
+/// Returns an edit's or override's base, which is the ID of the rule version for which it was made.
 pub(crate) fn base_of(value: &Value) -> Option<&str> {
     value.get("base")?.as_str()
 }
 
-// Versions of a rule. During a deployment, the Envoys of a fleet have different versions of the
-// same rule. Each version has its own edits and overrides.
+// Rule versions. During a deployment, the Envoys in a fleet have different versions of the same
+// rule. Each version has its own edits and overrides.
 //
-// The plain name of an edit or override belongs to the change of one rule version. While the plain
-// name is in use, a change of another version gets a longer name that includes its base. If a
-// change of another version takes over the plain name of an Envoy's change, the Envoy reports its
-// change again under the longer name. So no change is lost, and older builds work without support
-// for the longer names.
+// The plain name of an edit or override belongs to the change for one rule version. While the plain
+// name is in use, a change for another version is given a longer name that includes its base. If a
+// change for another version takes over the plain name of an Envoy's change, that Envoy reports its
+// change again under the longer name. This way no change is lost, and older builds work even though
+// they do not support the longer names.
 
-/// Maximum number of rule versions for which one edit or override can have a change. Versions in
-/// past configurations are included, because a rollback may bring them back. If there are more
-/// versions, the oldest change is removed.
+/// Maximum number of rule versions for which a single edit or override can have a change. Versions
+/// from past configurations are included, because a rollback may bring them back. If there are
+/// more, the oldest change is removed.
 const MAX_BASES: usize = 8;
 
 impl Changes {
-    /// Converts a change that was made at this Envoy to the changes that must be stored.
+    /// Converts a change made on this Envoy to the changes that must be stored.
     fn to_note(&self, made: &LocalChange, now: Nanos) -> Vec<Change> {
         let change = |name: &ChangeName, value: &[u8], until: Nanos| Change {
             name: name.to_string(),
@@ -256,7 +257,7 @@ impl Changes {
     }
 
     /// If a received change takes over the plain name for another version of the rule, keeps the
-    /// change that is in force here under a name that includes its base.
+    /// change in force here under a name that includes its base.
     fn keep_of_base(&mut self, name: &str, value: &[u8], now: Nanos) {
         let Some(before) = self
             .of(name)
@@ -287,7 +288,8 @@ impl Changes {
         }
     }
 
-    /// Removes the oldest changes if too many versions of a rule have a change like `about`.
+    /// Removes the oldest changes if too many versions of a rule have a change of the kind
+    /// described by `about`.
     fn end_too_many(&mut self, about: &ChangeName, now: Nanos) {
         let about = about.with_base(None);
         let is_one = |change: &&Change| {
@@ -309,7 +311,7 @@ impl Changes {
         }
     }
 
-    /// Returns the changes whose names include their base.
+    /// Returns the changes whose names include a base.
     pub(crate) fn with_bases(&self) -> Vec<&Change> {
         let all = self.all.iter();
         // In a name, `@` occurs only as the separator before the base, because it is escaped
@@ -317,9 +319,9 @@ impl Changes {
         all.filter(|change| change.name.contains('@')).collect()
     }
 
-    /// Returns the new local state of a change that must not be applied, because it is for another
+    /// Returns the new local state of a change that must not be applied because it is for another
     /// version of the rule or because another change takes precedence. Returns `None` if the change
-    /// may have to be applied.
+    /// may need to be applied.
     pub(crate) fn precluded_state(
         &self,
         with_bases: &[&Change],
@@ -379,7 +381,7 @@ fn base_in(value: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests;
 
-/// A change that an operator made at this Envoy.
+/// A change made by an operator on this Envoy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LocalChange {
     pub(crate) name: ChangeName,
@@ -387,7 +389,7 @@ pub(crate) struct LocalChange {
     base: Option<String>,
     /// JSON of the change. Empty for a removal.
     pub(crate) value: Vec<u8>,
-    /// Expiry time. [`Nanos::MAX`] for never.
+    /// Expiry time, or [`Nanos::MAX`] for never.
     pub(crate) until: Nanos,
 }
 
@@ -412,12 +414,12 @@ impl LocalChange {
         }
     }
 
-    /// Creates a change that lifts the ban of a key.
+    /// Creates a change that lifts a key's ban.
     pub(crate) fn unban(rule: &str, key: &str) -> Self {
         Self::end(ban_of(rule, key), None)
     }
 
-    /// Returns the changes to a rule's edit and overrides between two states of its record.
+    /// Returns the changes made to a rule's edit and overrides between two states of its record.
     pub(crate) fn of_rule(before: &RuleRecord, after: &RuleRecord) -> Vec<Self> {
         let rule = &after.base.name;
         let base = after.base_id();
@@ -467,7 +469,7 @@ fn ban_of(rule: &str, key: &str) -> ChangeName {
     }
 }
 
-/// Stores changes that were just made at this Envoy, so that the next heartbeat reports them.
+/// Stores changes that have just been made on this Envoy, so that the next heartbeat reports them.
 /// Returns `None` if no fleet is configured or there are no changes.
 pub(crate) fn note(
     host: &dyn Host,
@@ -503,7 +505,7 @@ pub(crate) fn find(host: &dyn Host, share: &str) -> Changes {
     found.unwrap_or_default()
 }
 
-/// Reads only the head of the changes, which suffices for most checks.
+/// Reads only the head of the changes, which is sufficient for most checks.
 pub(crate) fn head(host: &dyn Host, share: &str) -> Head {
     let mut bytes = Vec::new();
     let found = host.shared_get(&key(share), &mut bytes);

@@ -1,6 +1,6 @@
 //! Converts between the limiter's types and the JSON of relay calls. The format is defined by types
-//! in [`loudou_api`], but their derived code would add 50 KiB to the Wasm module. So this module
-//! builds and reads the JSON as a [`Value`] tree.
+//! in [`loudou_api`], but the code derived for them would add 50 KiB to the Wasm module. This
+//! module therefore builds and reads the JSON as a [`Value`] tree.
 
 use loudou_api::RELAY_HEADER;
 use loudou_limiter::Nanos;
@@ -11,13 +11,13 @@ use super::travel::{self, Changes, ChangesAnswer, ReceivedChange};
 use crate::host::Host;
 use crate::json::{list, number, optional, text};
 
-/// Maximum size of a response, in bytes. A response with 512 keys is smaller, and so is a response
-/// with the maximum amount of changes.
+/// Maximum size of a response, in bytes. Responses for 512 keys and responses with the maximum
+/// amount of changes are both smaller than this.
 const MAX_ANSWER: usize = 512 << 10;
 
 fn object(fields: &mut [(&str, Value)]) -> Value {
     let mut object = Map::new();
-    // `collect` would use a sort, which would add 5 KiB to the Wasm module.
+    // `collect` would pull in a sort, which would add 5 KiB to the Wasm module.
     for (name, value) in fields {
         object.insert((*name).to_owned(), value.take());
     }
@@ -34,7 +34,7 @@ pub(super) fn call(namespace: &str, keys: Vec<Value>) -> Vec<u8> {
     serde_json::to_vec(&call).unwrap_or_default()
 }
 
-/// Returns the JSON of a heartbeat call. The call shows that this Envoy is alive, reports local
+/// Returns the JSON of a heartbeat call. The call signals that this Envoy is alive, reports local
 /// changes, and fetches changes that this Envoy does not have yet.
 pub(super) fn heartbeat_call(
     namespace: &str,
@@ -73,7 +73,7 @@ fn unsent(change: &travel::Change, now: Nanos) -> Value {
     ])
 }
 
-/// Returns the JSON of a key's request for tokens.
+/// Returns the JSON of a token request for a key.
 pub(super) fn asked(rule: &str, key: &str, terms: &Terms, demand: Demand) -> Value {
     let limits = terms.limits().iter().copied().map(limit);
     object(&mut [
@@ -108,16 +108,16 @@ fn limit(limit: Shared) -> Value {
 /// A relay response.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Answer {
-    /// Grant for each key. `None` for a key about which the engine did not answer.
+    /// Each key's grant, or `None` if the engine gave no answer for the key.
     pub(super) grants: Vec<Option<Grant>>,
-    /// Number of Envoys that the engine has counted. 0 if the call was not a heartbeat, or if the
+    /// Number of Envoys that the engine has counted, or 0 if the call was not a heartbeat or the
     /// engine did not answer.
     pub(super) envoys: u64,
     pub(super) changes: ChangesAnswer,
 }
 
-/// Returns the relay's response to a call with `keys` keys. Returns `None` if the response came
-/// from Envoy or another proxy instead of the relay, or if it is an error, too large or invalid.
+/// Returns the relay's response to a call for `keys` keys. Returns `None` if the response came from
+/// Envoy or another proxy rather than from the relay, or if it is an error, too large or invalid.
 pub(super) fn received(host: &dyn Host, size: usize, keys: usize) -> Option<Answer> {
     let is_ok = host.called_header(":status")? == b"200";
     host.called_header(RELAY_HEADER).filter(|_| is_ok)?;
@@ -127,7 +127,8 @@ pub(super) fn received(host: &dyn Host, size: usize, keys: usize) -> Option<Answ
     answer(&host.called_body(MAX_ANSWER)?, keys)
 }
 
-/// Parses a response. Returns `None` if the response is invalid or does not have `keys` answers.
+/// Parses a response. Returns `None` if the response is invalid or does not contain exactly `keys`
+/// answers.
 fn answer(answer: &[u8], keys: usize) -> Option<Answer> {
     let answer: Value = serde_json::from_slice(answer).ok()?;
     let answers = answer.get("keys")?.as_array()?;
@@ -140,7 +141,7 @@ fn answer(answer: &[u8], keys: usize) -> Option<Answer> {
 }
 
 fn parse_changes(answer: &Value) -> Option<ChangesAnswer> {
-    // Loops are used because each `collect` into an `Option` would add half a KiB to the Wasm
+    // Loops are used because each `collect` into an `Option` would add half a kibibyte to the Wasm
     // module.
     let each = |name| match answer.get(name).and_then(Value::as_array) {
         Some(list) => list.as_slice(),
@@ -200,7 +201,7 @@ const fn micros(micros: u64) -> Nanos {
     Nanos::new(micros.saturating_mul(1_000))
 }
 
-/// Returns random bits for jitter, so that the Envoys of a fleet do not all act at the same moment.
+/// Returns random bits for jitter, so that the Envoys in a fleet do not all act at the same moment.
 pub(super) fn jitter(host: &dyn Host) -> u64 {
     let random = host.random();
     random.first_chunk().copied().map_or(0, u64::from_le_bytes)
@@ -256,7 +257,7 @@ mod tests {
         );
     }
 
-    /// Returns a ban in its stored form, and as sent to the relay half a second later.
+    /// Returns a ban in its stored form, and in the form sent to the relay half a second later.
     fn ban() -> (travel::Change, Change) {
         let kept = travel::Change {
             name: "ban/r/k%2F".to_owned(),
@@ -278,8 +279,8 @@ mod tests {
         (kept, travels)
     }
 
-    /// Returns the removal of an edit in its stored form, and as sent to the relay half a second
-    /// later.
+    /// Returns an edit's removal in its stored form, and in the form sent to the relay half a
+    /// second later.
     fn end() -> (travel::Change, Change) {
         let kept = travel::Change {
             name: "edit/r".to_owned(),

@@ -1,8 +1,9 @@
-//! Wrappers for the host functions of the proxy-wasm ABI 0.2.1 that never panic.
+//! Non-panicking wrappers for the host functions of the proxy-wasm ABI 0.2.1.
 //!
 //! The proxy-wasm SDK panics on an unexpected status. In this module, statuses are plain numbers,
-//! and unknown numbers are treated as failures. The host allocates each buffer that it returns with
-//! `proxy_on_memory_allocate`, with the exact length of the data, and this module owns the buffer.
+//! and unknown numbers are treated as failures. The host calls `proxy_on_memory_allocate` to
+//! allocate each buffer that it returns, with the exact length of the data, and this module takes
+//! ownership of the buffer.
 
 #![expect(unsafe_code, reason = "the ABI is C functions over pointers")]
 
@@ -112,15 +113,17 @@ unsafe extern "C" {
     fn random_get(bytes: *mut u8, len: usize) -> u32;
 }
 
-/// Calls a host function that returns bytes. The error is the status of the host function.
+/// Calls a host function that returns bytes. The error is the status that the host function
+/// returned.
 fn bytes(call: impl FnOnce(*mut *mut u8, *mut usize) -> u32) -> Result<Vec<u8>, u32> {
     let mut data = null_mut();
     let mut len = 0;
     match call(&raw mut data, &raw mut len) {
         OK if data.is_null() => Ok(Vec::new()),
         OK => {
-            // SAFETY: the host filled a buffer of `len` bytes. This module's allocator returned it
-            // for this call as a boxed slice of that length, and the host keeps no pointer to it.
+            // SAFETY: the host filled a buffer of `len` bytes. It was allocated for this call by
+            // this module's allocator, as a boxed slice of that length, and the host does not
+            // retain a pointer to it.
             let owned = unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(data, len)) };
             Ok(owned.into_vec())
         }
@@ -130,7 +133,7 @@ fn bytes(call: impl FnOnce(*mut *mut u8, *mut usize) -> u32) -> Result<Vec<u8>, 
 
 /// Returns the configuration of the plugin that Envoy is configuring.
 pub(super) fn plugin_configuration() -> Option<Vec<u8>> {
-    // SAFETY: the pointers refer to live variables in `bytes`.
+    // SAFETY: the pointers point to live variables in `bytes`.
     bytes(|data, len| unsafe {
         proxy_get_buffer_bytes(PLUGIN_CONFIGURATION, 0, usize::MAX, data, len)
     })
@@ -139,7 +142,7 @@ pub(super) fn plugin_configuration() -> Option<Vec<u8>> {
 
 /// Sets the period of this plugin's timer, in milliseconds. 0 stops the timer.
 pub(super) fn set_tick_period_ms(period: u32) {
-    // SAFETY: the call passes no pointers.
+    // SAFETY: no pointers are passed.
     let _status = unsafe { proxy_set_tick_period_milliseconds(period) };
 }
 
@@ -149,7 +152,7 @@ pub(super) fn log_panic(what: &str) {
 }
 
 fn log(level: u32, line: &str) {
-    // SAFETY: pointer and length describe a live string.
+    // SAFETY: the pointer and length describe a live string.
     let _status = unsafe { proxy_log(level, line.as_ptr(), line.len()) };
 }
 
@@ -160,21 +163,21 @@ pub(super) struct EnvoyHost;
 impl Host for EnvoyHost {
     fn now(&self) -> Nanos {
         let mut time = 0;
-        // SAFETY: the pointer refers to a live local variable.
+        // SAFETY: the pointer points to a live local variable.
         let _errno = unsafe { clock_time_get(MONOTONIC, 1, &raw mut time) };
         Nanos::new(time)
     }
 
     fn unix(&self) -> Nanos {
         let mut time = 0;
-        // SAFETY: the pointer refers to a live local variable.
+        // SAFETY: the pointer points to a live local variable.
         let _status = unsafe { proxy_get_current_time_nanoseconds(&raw mut time) };
         Nanos::new(time)
     }
 
     fn random(&self) -> [u8; 16] {
         let mut random = [0; 16];
-        // SAFETY: pointer and length describe a live array.
+        // SAFETY: the pointer and length describe a live array.
         let errno = unsafe { random_get(random.as_mut_ptr(), random.len()) };
         if errno != 0 {
             self.log(
@@ -194,7 +197,7 @@ impl Host for EnvoyHost {
     }
 
     fn request_headers(&self) -> Option<HeaderLines> {
-        // SAFETY: the pointers refer to live variables in `bytes`.
+        // SAFETY: the pointers point to live variables in `bytes`.
         bytes(|data, len| unsafe { proxy_get_header_map_pairs(REQUEST_HEADERS, data, len) })
             .ok()
             .map(HeaderLines::new)
@@ -202,7 +205,7 @@ impl Host for EnvoyHost {
 
     fn request_headers_size(&self) -> u64 {
         let mut size = 0;
-        // SAFETY: the pointer refers to a live local variable.
+        // SAFETY: the pointer points to a live local variable.
         match unsafe { proxy_get_header_map_size(REQUEST_HEADERS, &raw mut size) } {
             OK => u64::try_from(size).unwrap_or(u64::MAX),
             _ => 0,
@@ -210,18 +213,18 @@ impl Host for EnvoyHost {
     }
 
     fn property(&self, path: &str) -> Option<Vec<u8>> {
-        // SAFETY: pointer and length describe a live string, and the other pointers refer to live
-        // variables in `bytes`.
+        // SAFETY: the pointer and length describe a live string, and the other pointers point to
+        // live variables in `bytes`.
         bytes(|data, len| unsafe { proxy_get_property(path.as_ptr(), path.len(), data, len) }).ok()
     }
 
     fn request_body(&self, most: usize) -> Option<Vec<u8>> {
-        // SAFETY: the pointers refer to live variables in `bytes`.
+        // SAFETY: the pointers point to live variables in `bytes`.
         bytes(|data, len| unsafe { proxy_get_buffer_bytes(REQUEST_BODY, 0, most, data, len) }).ok()
     }
 
     fn add_response_header(&self, name: &str, value: &str) {
-        // SAFETY: pointers and lengths describe live strings.
+        // SAFETY: the pointers and lengths describe live strings.
         let _status = unsafe {
             proxy_add_header_map_value(
                 RESPONSE_HEADERS,
@@ -238,7 +241,7 @@ impl Host for EnvoyHost {
     }
 
     fn set_property(&self, name: &str, value: &str) {
-        // SAFETY: pointers and lengths describe live strings.
+        // SAFETY: the pointers and lengths describe live strings.
         let _status =
             unsafe { proxy_set_property(name.as_ptr(), name.len(), value.as_ptr(), value.len()) };
     }
@@ -251,7 +254,7 @@ impl Host for EnvoyHost {
         let headers = reply.headers.iter();
         let headers = headers.map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         let headers = header_lines::serialized(headers);
-        // SAFETY: pointers and lengths describe live buffers. -1 means "no gRPC status".
+        // SAFETY: the pointers and lengths describe live buffers. -1 means "no gRPC status".
         let status = unsafe {
             proxy_send_local_response(
                 reply.status.into(),
@@ -273,7 +276,7 @@ impl Host for EnvoyHost {
     }
 
     fn reply_to(&self, stream: u32, reply: &Reply) {
-        // SAFETY: the call passes no pointers. The host function fails for a stream that no longer
+        // SAFETY: no pointers are passed. The host function fails for a stream that no longer
         // exists.
         if unsafe { proxy_set_effective_context(stream) } == OK {
             self.reply(reply);
@@ -281,8 +284,8 @@ impl Host for EnvoyHost {
     }
 
     fn resume(&self, stream: u32) {
-        // SAFETY: the call passes no pointers. `proxy_set_effective_context` fails for a stream
-        // that no longer exists.
+        // SAFETY: no pointers are passed. `proxy_set_effective_context` fails for a stream that no
+        // longer exists.
         let _status = unsafe {
             match proxy_set_effective_context(stream) {
                 OK => proxy_continue_stream(REQUEST),
@@ -292,7 +295,7 @@ impl Host for EnvoyHost {
     }
 
     fn focus(&self, stream: u32) -> bool {
-        // SAFETY: the call passes no pointers. The host function fails for a stream that no longer
+        // SAFETY: no pointers are passed. The host function fails for a stream that no longer
         // exists.
         unsafe { proxy_set_effective_context(stream) == OK }
     }
@@ -315,7 +318,7 @@ impl Host for EnvoyHost {
 
     fn shared_get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Cas>, StoreFailed> {
         let mut cas = 0;
-        // SAFETY: pointers and lengths describe a live slice and live local variables.
+        // SAFETY: the pointers and lengths describe a live slice and live local variables.
         let read = bytes(|data, len| unsafe {
             proxy_get_shared_data(key.as_ptr(), key.len(), data, len, &raw mut cas)
         });
@@ -333,7 +336,7 @@ impl Host for EnvoyHost {
     }
 
     fn shared_set(&self, key: &[u8], value: &[u8], expected: Cas) -> Result<Written, StoreFailed> {
-        // SAFETY: pointers and lengths describe live slices.
+        // SAFETY: the pointers and lengths describe live slices.
         let status = unsafe {
             proxy_set_shared_data(
                 key.as_ptr(),
@@ -357,24 +360,24 @@ impl Host for EnvoyHost {
             MetricKind::Histogram => 2,
         };
         let mut id = 0;
-        // SAFETY: pointer and length describe a live string and a live local variable.
+        // SAFETY: the pointers and length describe a live string and a live local variable.
         let status = unsafe { proxy_define_metric(kind, name.as_ptr(), name.len(), &raw mut id) };
         (status == OK).then_some(MetricId(id))
     }
 
     fn add_to_metric(&self, id: MetricId, offset: i64) {
-        // SAFETY: the call passes no pointers.
+        // SAFETY: no pointers are passed.
         let _status = unsafe { proxy_increment_metric(id.0, offset) };
     }
 
     fn record(&self, id: MetricId, value: u64) {
-        // SAFETY: the call passes no pointers.
+        // SAFETY: no pointers are passed.
         let _status = unsafe { proxy_record_metric(id.0, value) };
     }
 
     fn read_metric(&self, id: MetricId) -> Option<u64> {
         let mut value = 0;
-        // SAFETY: the pointer refers to a live local variable.
+        // SAFETY: the pointer points to a live local variable.
         let status = unsafe { proxy_get_metric(id.0, &raw mut value) };
         (status == OK).then_some(value)
     }
@@ -398,13 +401,13 @@ fn header_of(map: u32, name: &str) -> Option<Vec<u8>> {
 }
 
 fn set_header(map: u32, name: &str, value: &str) {
-    // SAFETY: pointers and lengths describe live strings.
+    // SAFETY: the pointers and lengths describe live strings.
     let _status = unsafe {
         proxy_replace_header_map_value(map, name.as_ptr(), name.len(), value.as_ptr(), value.len())
     };
 }
 
-// HTTP requests to other services, whose responses arrive in a callback.
+// HTTP requests to other services. The responses arrive in a callback.
 
 const CALLED_HEADERS: u32 = 6;
 const CALLED_BODY: u32 = 4;
@@ -427,7 +430,7 @@ unsafe extern "C" {
     ) -> u32;
 }
 
-/// Sends an HTTP request. Returns the ID of the call, or `None` if the host refuses to send it.
+/// Sends an HTTP request. Returns the call ID, or `None` if the host refuses to send the request.
 fn send(request: &Outgoing<'_>) -> Option<u32> {
     let own = [
         (":method", "POST"),
@@ -439,7 +442,7 @@ fn send(request: &Outgoing<'_>) -> Option<u32> {
     let headers = headers.map(|(name, value)| (name.as_bytes(), value.as_bytes()));
     let headers = header_lines::serialized(headers);
     let mut call = 0;
-    // SAFETY: pointers and lengths describe live buffers and a live local variable.
+    // SAFETY: the pointers and lengths describe live buffers and a live local variable.
     let status = unsafe {
         proxy_http_call(
             request.cluster.as_ptr(),
@@ -450,7 +453,7 @@ fn send(request: &Outgoing<'_>) -> Option<u32> {
             request.body.len(),
             NO_TRAILERS.as_ptr(),
             NO_TRAILERS.len(),
-            // Envoy would interpret 0 as no timeout.
+            // Envoy would interpret 0 as "no timeout".
             request.timeout_ms.max(1),
             &raw mut call,
         )
@@ -458,9 +461,9 @@ fn send(request: &Outgoing<'_>) -> Option<u32> {
     (status == OK).then_some(call)
 }
 
-/// Returns a header of the response to a call.
+/// Returns a header from the response to a call.
 fn header(name: &str) -> Option<Vec<u8>> {
-    // SAFETY: pointers and lengths describe a live string and live variables in `bytes`.
+    // SAFETY: the pointers and lengths describe a live string and live variables in `bytes`.
     bytes(|data, len| unsafe {
         proxy_get_header_map_value(CALLED_HEADERS, name.as_ptr(), name.len(), data, len)
     })
@@ -469,6 +472,6 @@ fn header(name: &str) -> Option<Vec<u8>> {
 
 /// Returns up to `most` bytes from the start of the response body.
 fn body(most: usize) -> Option<Vec<u8>> {
-    // SAFETY: the pointers refer to live variables in `bytes`.
+    // SAFETY: the pointers point to live variables in `bytes`.
     bytes(|data, len| unsafe { proxy_get_buffer_bytes(CALLED_BODY, 0, most, data, len) }).ok()
 }

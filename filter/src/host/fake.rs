@@ -1,7 +1,7 @@
 //! An in-memory implementation of [`Host`] for unit tests.
 //!
 //! The fake host stores shared data in a [`MemoryStore`]. A unit test uses `shared_data_is_sound`
-//! to check that [`MemoryStore`] has the semantics that the filter requires of a real host.
+//! to check that [`MemoryStore`] has the semantics that the filter requires from a real host.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -13,23 +13,23 @@ use loudou_store::{Cas, SharedData, StoreFailed, Written};
 use super::{Host, LogLevel, MetricId, MetricKind, Outgoing, Reply};
 use crate::header_lines::{self, HeaderLines};
 
-/// Names and values of header lines.
+/// Header names and values, one pair per line.
 type Lines = Vec<(String, Vec<u8>)>;
 
 /// A fake host. Tests set its inputs and read its outputs.
 #[derive(Default)]
 pub(crate) struct FakeHost {
-    /// Seed of the random bytes. Hosts with the same seed return the same bytes.
+    /// Seed for the random bytes. Hosts with the same seed return the same bytes.
     pub(crate) chance: Cell<u8>,
     pub(crate) now: Cell<u64>,
-    /// Time by which each reading advances the clock, in nanoseconds.
+    /// Number of nanoseconds by which each reading advances the clock.
     pub(crate) runs_by: Cell<u64>,
-    /// Number of times that a single header was read.
+    /// Number of single-header reads.
     pub(crate) header_reads: Cell<u32>,
-    /// Number of times that all headers were read at once.
+    /// Number of times all headers were read at once.
     pub(crate) headers_read: Cell<u32>,
     pub(crate) headers: RefCell<Lines>,
-    /// Names of headers that were read.
+    /// Names of the headers that were read.
     pub(crate) names_read: RefCell<Vec<String>>,
     pub(crate) properties: RefCell<BTreeMap<String, Vec<u8>>>,
     /// Number of property reads.
@@ -41,10 +41,10 @@ pub(crate) struct FakeHost {
     pub(crate) store_fails: Cell<bool>,
     pub(crate) metrics: RefCell<Vec<(String, i64)>>,
     pub(crate) records: RefCell<Vec<(String, u64)>>,
-    /// Paused streams that were resumed or answered.
+    /// Paused streams that were resumed or received a response.
     pub(crate) resumed: RefCell<Vec<u32>>,
     pub(crate) timer_ms: Cell<u32>,
-    /// HTTP requests sent to other services. The ID of a call is its index.
+    /// HTTP requests sent to other services. The index of a request is its call ID.
     pub(crate) calls: RefCell<Vec<Sent>>,
     /// True if all attempts to send HTTP requests to other services fail.
     pub(crate) has_no_cluster: Cell<bool>,
@@ -53,10 +53,10 @@ pub(crate) struct FakeHost {
     /// Request headers of each paused stream.
     pub(crate) paused: RefCell<BTreeMap<u32, Lines>>,
     pub(crate) logs: RefCell<Vec<String>>,
-    /// Number of shared data writes so far.
+    /// Number of writes to shared data so far.
     pub(crate) writes: Cell<u32>,
     pub(crate) writes_before_logs: RefCell<Vec<u32>>,
-    /// Log lines at the level [`LogLevel::Warn`].
+    /// Log lines at level [`LogLevel::Warn`].
     pub(crate) warnings: RefCell<Vec<String>>,
 }
 
@@ -86,7 +86,7 @@ impl FakeHost {
         self.properties.borrow_mut().remove("wasm.loudou");
     }
 
-    /// Returns true if the header was ever read.
+    /// Returns true if the header has been read.
     pub(crate) fn has_read(&self, name: &str) -> bool {
         self.names_read.borrow().iter().any(|read| read == name)
     }

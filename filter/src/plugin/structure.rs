@@ -1,12 +1,12 @@
 //! Converts a `google.protobuf.Struct` to JSON.
 //!
-//! Envoy unwraps a `StringValue`, but passes a `Struct` (inline YAML) to the plugin in protobuf
-//! encoding. The encoding is simple: objects are maps, lists are repeated values, and all numbers
+//! Envoy unwraps a `StringValue` but passes a `Struct` (inline YAML) to the plugin as encoded
+//! protobuf. The encoding is simple: objects are maps, lists are repeated values, and all numbers
 //! are doubles.
 
 use serde_json::{Map, Number, Value};
 
-/// Maximum nesting depth. Rule files are not nested this deeply, and the stack is large enough for
+/// Maximum nesting depth. No rule file is nested this deeply, and the stack is large enough for
 /// this depth.
 const MAX_DEPTH: u32 = 32;
 
@@ -15,8 +15,8 @@ pub(crate) fn read_struct(bytes: &[u8]) -> Option<Value> {
     object(bytes, MAX_DEPTH)
 }
 
-/// Parses `map<string, Value> fields = 1`. In each map entry, field 1 is the key and field 2 is the
-/// value.
+/// Parses `map<string, Value> fields = 1`. In each map entry, field 1 is the key, and field 2 is
+/// the value.
 fn object(bytes: &[u8], depth: u32) -> Option<Value> {
     let mut map = Map::new();
     let mut fields = Fields(bytes);
@@ -38,8 +38,8 @@ fn object(bytes: &[u8], depth: u32) -> Option<Value> {
     Some(Value::Object(map))
 }
 
-/// Parses a `Value`. The field number determines the type: 1 is null, 2 number, 3 string, 4 bool, 5
-/// object and 6 list.
+/// Parses a `Value`. The field number determines the type: 1 is null, 2 is a number, 3 a string, 4
+/// a bool, 5 an object, and 6 a list.
 fn value(bytes: &[u8], depth: u32) -> Option<Value> {
     let deeper = depth.checked_sub(1)?;
     let mut value = Value::Null;
@@ -71,7 +71,8 @@ fn list(bytes: &[u8], depth: u32) -> Option<Value> {
     Some(Value::Array(values))
 }
 
-/// Converts a double to a JSON number. Integral values become integers, as they were in the YAML.
+/// Converts a double to a JSON number. Integral values are converted back to integers, as they were
+/// in the YAML.
 fn number(double: f64) -> Option<Value> {
     match whole(double) {
         Some(magnitude) if double < 0.0 => Some(Value::from(magnitude.checked_neg()?)),
@@ -80,8 +81,8 @@ fn number(double: f64) -> Option<Value> {
     }
 }
 
-/// Returns the absolute value of a double if it is an integer below 2^53. The function decodes the
-/// bits, because formatting the double as text instead would add tens of KiB of code.
+/// Returns a double's absolute value if it is an integer below 2^53. The bits are decoded directly,
+/// because formatting the double as text would add tens of KiB of code.
 fn whole(double: f64) -> Option<i64> {
     if double == 0.0 {
         return Some(0);
@@ -89,7 +90,7 @@ fn whole(double: f64) -> Option<i64> {
     let bits = double.to_bits();
     let exponent = u32::try_from(bits >> 52 & 0x7ff).ok()?;
     let mantissa = bits & ((1 << 52) - 1) | 1 << 52;
-    // The absolute value of the double is `mantissa` × 2^(`exponent` - 1075).
+    // The double's absolute value is `mantissa` × 2^(`exponent` - 1075).
     let fraction_bits = 1075_u32.checked_sub(exponent).filter(|bits| *bits <= 52)?;
     let is_whole = mantissa.trailing_zeros() >= fraction_bits;
     is_whole.then(|| i64::try_from(mantissa >> fraction_bits).ok())?
@@ -99,7 +100,7 @@ fn text_of(bytes: &[u8]) -> Option<String> {
     core::str::from_utf8(bytes).ok().map(str::to_owned)
 }
 
-/// Content of a protobuf field, by its wire type.
+/// Content of a protobuf field, by wire type.
 enum Content<'a> {
     Number(u64),
     Double(f64),

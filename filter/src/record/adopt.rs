@@ -1,5 +1,5 @@
-//! Replaces the configuration in the record, either with a newly loaded configuration or, after a
-//! rollback, with an earlier configuration.
+//! Replaces the configuration in the record with a newly loaded configuration or, after a rollback,
+//! with an earlier one.
 
 use std::rc::Rc;
 
@@ -12,18 +12,18 @@ use super::part::Part;
 use super::rule::Parts;
 use super::{Ended, Record, RuleRecord};
 
-/// Time within which all workers switch to a new configuration.
+/// Maximum time until all workers have switched to a new configuration.
 const SETTLING_TIME: Nanos = Nanos::from_secs(1);
-/// Maximum number of recent rollbacks. After this many rollbacks, further rollbacks are ignored
-/// until one of them is no longer recent.
+/// Maximum number of recent rollbacks. Once there have been this many rollbacks, further rollbacks
+/// are ignored until one of them is no longer recent.
 const MAX_ROLLBACKS: u32 = 16;
-/// Time without a new configuration or rollback after which one rollback no longer counts as
+/// Period without a new configuration or rollback after which one rollback stops counting as
 /// recent.
 const ROLLBACK_RETENTION: Nanos = Nanos::from_secs(10);
 /// Maximum number of removed rules in the record.
 const MAX_GONE: usize = 64;
 
-/// What happens to the edits of a rule whose base changes.
+/// What happens to a rule's edits when its base changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Edits {
     Retire,
@@ -38,15 +38,15 @@ pub(crate) struct Adopted {
     pub(crate) changed: Vec<String>,
     /// Retired edits.
     pub(crate) retired: Vec<Ended>,
-    /// Names of rules that were dropped because only a later build can read them.
+    /// Names of the rules that were dropped because only a later build can read them.
     pub(crate) unreadable: Vec<String>,
-    /// Edits that were retired because the new base is fleet-wide, but a fleet cannot share the
+    /// Edits that were retired because the new base is fleet-wide and a fleet cannot share the
     /// edited limits.
     pub(crate) unshared: Vec<Ended>,
 }
 
 impl RuleRecord {
-    /// Replaces the base of the rule. Retires its edits if `edits` is [`Edits::Retire`].
+    /// Replaces the rule's base. Retires its edits if `edits` is [`Edits::Retire`].
     fn rebase(&mut self, base: &Part<Base>, note: (Carry, Nanos, u32), edits: Edits) {
         self.change(note, |parts| {
             parts.base = base.clone();
@@ -58,8 +58,8 @@ impl RuleRecord {
 }
 
 impl Parts {
-    /// Returns true if `base` is not fleet-wide, or if a fleet could share the rule with its edits
-    /// applied to `base`.
+    /// Returns true if `base` is not fleet-wide, or if a fleet could share the rule after its edits
+    /// are applied to `base`.
     fn can_share_on(&self, base: &Part<Base>) -> bool {
         let mut parts = self.clone();
         parts.base = base.clone();
@@ -73,8 +73,8 @@ impl Parts {
 }
 
 impl Record {
-    /// Adopts a configuration that was loaded at `since`. Returns `None` if the configuration is
-    /// already in force. Also returns `None` if it is older than the configuration in force,
+    /// Adopts a configuration that was loaded at `since`. Returns `None` if it is already the
+    /// current configuration. Also returns `None` if it is older than the current configuration,
     /// because it then belongs to a draining listener.
     pub(crate) fn adopt(&mut self, bases: &Bases, since: Nanos, now: Nanos) -> Option<Adopted> {
         let is_in_force = self.is_of(bases) && !self.later.has_moved();
@@ -85,8 +85,8 @@ impl Record {
         Some(self.apply_bases(bases, since, now, Edits::Retire))
     }
 
-    /// Adopts an earlier configuration again after a rollback. Edits stay in force, because some of
-    /// them may have been made after the rollback, before it was detected.
+    /// Re-adopts an earlier configuration after a rollback. Edits remain in effect, because some
+    /// may have been made after the rollback but before it was detected.
     pub(crate) fn roll_back(&mut self, bases: &Bases, now: Nanos) -> Option<Adopted> {
         if self.is_of(bases) || !self.may_roll_back(now) {
             return None;
@@ -95,11 +95,11 @@ impl Record {
         Some(self.apply_bases(bases, now, now, Edits::Keep))
     }
 
-    /// Returns true if a newer connection of another configuration may be treated as a rollback. A
-    /// newer connection is ignored while workers may still be switching to the configuration in
-    /// force, and after too many recent rollbacks. Otherwise, two listeners with different rules
-    /// that both accept connections would roll each other back forever, and each rollback would
-    /// change the record and add an event.
+    /// Returns true if a newer connection with a different configuration may be treated as a
+    /// rollback. Such a connection is ignored while workers may still be switching to the current
+    /// configuration, and after too many recent rollbacks. Otherwise, two listeners that have
+    /// different rules and both accept connections would keep rolling each other back, and each
+    /// rollback would change the record and add an event.
     fn may_roll_back(&self, now: Nanos) -> bool {
         let settled = Nanos::new(self.taken_ns).saturating_add(SETTLING_TIME);
         now >= settled && self.rollbacks(now) < MAX_ROLLBACKS
@@ -148,8 +148,8 @@ impl Record {
             };
             if rule.base != *base {
                 let mut edits = edits;
-                // If the edits were kept, each Envoy would silently enforce the rule's limits
-                // separately.
+                // If the edits were kept, each Envoy would silently enforce the rule's limits on
+                // its own.
                 if edits == Edits::Keep && !rule.can_share_on(base) {
                     adopted.unshared.extend(rule.all_ended());
                     edits = Edits::Retire;
@@ -161,7 +161,7 @@ impl Record {
             self.rules.push(rule);
             self.rules.extend(trial);
         }
-        // The remaining trials end, because the configuration has changed or removed their rules.
+        // All remaining trials end, because the configuration has changed or removed their rules.
         let (trials, mut old): (Vec<_>, Vec<_>) = old.into_iter().partition(|rule| rule.is_trial());
         let ended = trials.iter().filter_map(|trial| trial.all_ended());
         adopted.retired.extend(ended);
@@ -170,8 +170,8 @@ impl Record {
         if edits == Edits::Retire {
             adopted.retired.extend(self.retire_gone(note));
         }
-        // A rollback keeps the edits of removed rules. These edits are retired when the removed
-        // rules are dropped from the record.
+        // A rollback keeps the edits to removed rules. They are retired when the rules are dropped
+        // from the record.
         let surplus = self.gone.len().saturating_sub(MAX_GONE);
         let dropped = self.gone.drain(..surplus);
         let dropped = dropped.filter_map(|rule| rule.all_ended());
@@ -181,7 +181,7 @@ impl Record {
         adopted
     }
 
-    /// Retires the edits of removed rules.
+    /// Retires the edits to removed rules.
     fn retire_gone(&mut self, note: (Carry, Nanos, u32)) -> Vec<Ended> {
         let edited = self.gone.iter_mut().filter(|rule| rule.is_edited());
         let retire = |rule: &mut Rc<RuleRecord>| {
@@ -192,8 +192,8 @@ impl Record {
         edited.filter_map(retire).collect()
     }
 
-    /// Takes a removed rule that uses the same buckets as `base` out of the list of removed rules,
-    /// including its history of changes.
+    /// Takes the removed rule that uses the same buckets as `base`, including its change history,
+    /// out of the list of removed rules.
     fn restore_removed(&mut self, base: &Base) -> Option<Rc<RuleRecord>> {
         let mut gone = self.gone.iter();
         let place = gone.position(|rule| rule.base.shares_buckets_with(base))?;

@@ -1,4 +1,4 @@
-//! The rules in a configuration, which the record stores as bases.
+//! The configured rules, which the record stores as bases.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use loudou_rules::rule::{Rule, RuleFile};
 
 use super::part::{Part, Text};
 
-/// A rule in a configuration.
+/// A configured rule.
 #[derive(Clone, Debug)]
 pub(crate) struct Base {
     rule: Arc<Rule>,
@@ -28,7 +28,7 @@ impl Base {
         &self.rule
     }
 
-    /// Returns the rule's tag, which is computed only once.
+    /// Returns the rule's tag, which is only computed once.
     pub(crate) const fn tag(&self) -> u32 {
         self.tag
     }

@@ -1,4 +1,4 @@
-//! Describes the differences between two versions of a rule in one line.
+//! Describes the differences between two rule versions in one line.
 
 use loudou_limiter::{Limit, Penalty};
 use loudou_rules::config::{
@@ -53,7 +53,7 @@ pub(crate) fn describe(before: &Rule, after: &Rule) -> String {
     joined(&parts, "; ")
 }
 
-/// Describes the change of a penalty, for example `penalty: after 20 → 10, ban 5m → 10m`.
+/// Describes a penalty change, for example `penalty: after 20 → 10, ban 5m → 10m`.
 fn describe_penalty(before: Option<&Penalty>, after: Option<&Penalty>) -> Option<String> {
     const FIELDS: [&str; 5] = ["after", "within", "ban", "factor", "max"];
     match (before, after) {
@@ -75,7 +75,7 @@ fn describe_penalty(before: Option<&Penalty>, after: Option<&Penalty>) -> Option
 }
 
 /// Describes each changed override, for example `override of alice: scale 10 → banned`. For a new
-/// override, the description has only its value.
+/// override, the description only contains its value.
 fn describe_overrides(before: &Overrides, after: &Overrides) -> Vec<String> {
     let line = |pattern: &str| {
         let of = |overrides: &Overrides| overrides.of_pattern(pattern).map(gives);
@@ -128,10 +128,10 @@ fn describe_limit(old: &Limit, new: &Limit) -> Option<String> {
     Some(format!("{name}: {}", joined(&changed, ", ")))
 }
 
-/// Describes the change of a field, for example `capacity 15 → 30`. `default` is the value of a
-/// missing field.
+/// Describes a field change, for example `capacity 15 → 30`. `default` is the value that a missing
+/// field represents.
 fn change(name: &str, was: &Fields, is: &Fields, default: &str) -> String {
-    // JSON pointers to the parts of a number that is taken from request metadata.
+    // JSON pointers to the parts of a number that is read from request metadata.
     const PARTS: [(&str, &str); 7] = [
         ("/metadata", "metadata"),
         ("/default", "default"),
@@ -184,7 +184,7 @@ mod tests {
         parse_rule(&rule).expect("valid")
     }
 
-    /// Describes the change of a rule's only limit.
+    /// Describes a change to a rule's only limit.
     fn described(before: Value, after: Value) -> String {
         let enforced = |limit: Value| rule(&json!([limit]), "enforce");
         describe(&enforced(before), &enforced(after))
@@ -199,7 +199,7 @@ mod tests {
         );
         assert_eq!(described(funnel(15, "30/m"), funnel(15, "30/60s")), "");
         let window = |window: &str, slots: u32| json!({ "name": "n", "algorithm": "sliding_window", "capacity": 60, "window": window, "slots": slots });
-        // The change of the derived `slot_capacity` is not listed.
+        // Changes to the derived `slot_capacity` are not listed.
         assert_eq!(
             described(window("1m", 10), window("2m", 6)),
             "n: window 1m → 2m, slots 10 → 6"

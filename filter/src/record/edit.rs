@@ -1,20 +1,20 @@
-//! The stored form of edits. An edit changes fields of a rule, and edited overrides for single keys
-//! are applied on top.
+//! The stored representation of edits. An edit changes a rule's fields, and edited overrides for
+//! individual keys are applied on top.
 
 use loudou_limiter::{Carry, Nanos};
 use loudou_rules::config::RuleEdit;
 use loudou_rules::rule::Override;
 use serde::Serialize;
 
-/// Maximum number of edited overrides per rule. Rules that need more overrides must have them in
+/// Maximum number of edited overrides per rule. Rules that need more overrides must define them in
 /// the configuration.
 pub(crate) const MAX_EDITED: usize = 256;
 
-/// An edit of a rule.
+/// An edit to a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Edit {
     pub(crate) change: RuleEdit,
-    /// How bucket levels are carried over when the edit starts and when it expires.
+    /// How bucket levels are carried over when the edit takes effect and when it expires.
     pub(super) carry: Carry,
     pub(crate) who: Origin,
 }
@@ -26,8 +26,8 @@ pub(crate) struct OverrideEdit {
     pub(crate) who: Origin,
 }
 
-/// A change from another Envoy: the new edit of a rule, or the new edited override of a pattern.
-/// `None` removes the edit or override.
+/// A change from another Envoy: a rule's new edit, or a pattern's new edited override. `None`
+/// removes the edit or override.
 #[derive(Debug)]
 pub(crate) enum EditTo<'a> {
     Rule(Option<Edit>),
@@ -46,7 +46,7 @@ impl EditTo<'_> {
 pub(crate) struct Origin {
     /// Name of the author's token.
     pub(crate) by: String,
-    /// Reason that the author gave.
+    /// Reason given by the author.
     pub(crate) reason: String,
     pub(crate) at_ns: u64,
     pub(crate) at_unix_ms: u64,
@@ -65,11 +65,11 @@ pub(crate) struct Author {
     pub(crate) expires_after: Option<Nanos>,
 }
 
-/// The edits of a rule that have ended.
+/// A rule's edits that have ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ended {
     pub(crate) rule: String,
-    /// True if the edit of the rule has ended.
+    /// True if the rule's edit has ended.
     pub(crate) edit: bool,
     /// Key patterns whose edited overrides have ended.
     pub(crate) keys: Vec<String>,
@@ -131,7 +131,7 @@ impl Origin {
         self.expires_at_ns = (until < Nanos::MAX).then_some(until.get());
     }
 
-    /// Returns true if both are the origin of the same edit. Local times are not compared, because
+    /// Returns true if both origins belong to the same edit. Local times are not compared, because
     /// they differ between Envoys.
     fn is_same(&self, other: &Self) -> bool {
         let of = |who: &Self| (who.at_unix_ms, who.expires_at_ns.is_some());

@@ -1,4 +1,4 @@
-//! Makes, drops and expires edits of a rule.
+//! Creates, drops and expires a rule's edits.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use super::edit::{Author, Edit, EditTo, Ended, MAX_EDITED, Origin, OverrideEdit}
 use super::part::Part;
 use super::rule::RuleRecord;
 
-/// Reason for which an edit with valid fields is refused.
+/// Reason why an edit with valid fields is refused.
 #[derive(Debug)]
 pub(crate) enum NotAllowed {
     Wrong(Vec<Problem>),
@@ -20,9 +20,9 @@ pub(crate) enum NotAllowed {
 }
 
 impl RuleRecord {
-    /// Checks the rule after an edit. The overrides must be valid for the limits, and there must
-    /// not be too many of them. If the rule is fleet-wide or settles costs, its limits and
-    /// overrides must support that.
+    /// Validates the rule after an edit. The overrides must be valid for the limits, and there must
+    /// not be too many overrides. If the rule is fleet-wide or settles costs, its limits and
+    /// overrides must support this.
     pub(crate) fn check(&self) -> Result<(), NotAllowed> {
         let effective = self.effective();
         if !self.activate().scales_fit() {
@@ -61,7 +61,7 @@ impl RuleRecord {
         Cow::Owned(rule)
     }
 
-    /// Applies `change` on top of the existing edit. Fields that are then equal to the base are not
+    /// Applies `change` on top of the existing edit. Fields that end up equal to the base are not
     /// stored in the edit. If `change` replaces all overrides, individually edited overrides are
     /// dropped.
     pub(crate) fn apply(&mut self, change: &RuleEdit, author: &Author, version: u32) {
@@ -86,14 +86,14 @@ impl RuleRecord {
         });
     }
 
-    /// Drops the edit of the rule, so that the base applies again.
+    /// Drops the rule's edit, so that the base applies again.
     pub(crate) fn drop_edit(&mut self, carry: Carry, at: Nanos, version: u32) {
         self.change((carry, at, version), |parts| parts.edit = Part::new(None));
     }
 
-    /// Sets the edited override of a pattern. If the base already has the same override, no edited
-    /// override is stored. But if an edit of the rule replaces the overrides, the edited override
-    /// is always stored, because the edit of the rule may end.
+    /// Sets a pattern's edited override. If the base already has the same override, no edited
+    /// override is stored. However, if the rule's edit replaces the overrides, the edited override
+    /// is always stored, because the rule's edit may end.
     pub(crate) fn set_override(
         &mut self,
         pattern: &str,
@@ -112,7 +112,7 @@ impl RuleRecord {
         self.replace_override(pattern, own, author.at, version);
     }
 
-    /// Drops the edited override of a pattern. Returns true if there was one.
+    /// Drops a pattern's edited override. Returns true if there was one.
     pub(crate) fn drop_override(&mut self, pattern: &str, at: Nanos, version: u32) -> bool {
         let was = self.own.of_pattern(pattern).is_some();
         self.replace_override(pattern, None, at, version);
@@ -146,8 +146,8 @@ impl RuleRecord {
         }
     }
 
-    /// Returns the ID of the rule version in the configuration. The ID is a hash of the encoded
-    /// base, so it is the same at all Envoys with that version.
+    /// Returns the ID of the configured rule version. The ID is a hash of the encoded base, so it
+    /// is the same on all Envoys with that version.
     pub(crate) fn base_id(&self) -> String {
         let hash = self.base.id().unwrap_or_default().hash;
         let [high, low] = [hash >> 64, hash].map(|half| u64::try_from(half & u128::from(u64::MAX)));
@@ -167,7 +167,7 @@ impl RuleRecord {
         }
     }
 
-    /// Applies a change of an edit or override that was made at another Envoy.
+    /// Applies a change that another Envoy made to an edit or override.
     pub(crate) fn put(&mut self, to: EditTo<'_>, at: Nanos, version: u32) {
         match to {
             EditTo::Override(pattern, own) => self.replace_override(pattern, own, at, version),
@@ -191,7 +191,7 @@ impl RuleRecord {
     }
 
     /// Returns the pattern and expiry time of the rule's edit and of each edited override. The
-    /// pattern is `None` for the edit of the rule.
+    /// pattern is `None` for the rule's edit.
     pub(crate) fn ends(&self) -> Vec<(Option<String>, Option<u64>)> {
         let edit = self.edit.iter().map(|edit| (None, edit.who.expires_at_ns));
         let own = self.own.iter();
@@ -200,7 +200,7 @@ impl RuleRecord {
     }
 
     /// Drops the edits and overrides that have expired by `now`. Each drop takes effect at the
-    /// expiry time of the edit or override, not at `now`.
+    /// edit's or override's expiry time, not at `now`.
     pub(super) fn expire(&mut self, now: Nanos, version: u32) -> Ended {
         let mut ended = Ended {
             rule: self.base.name.clone(),
@@ -222,8 +222,8 @@ impl RuleRecord {
         ended
     }
 
-    /// Finds the edit or override that was the first to expire by `now`. Returns its expiry time
-    /// and, for an override, its pattern.
+    /// Finds the edit or override that expired first, up to `now`. Returns its expiry time and, for
+    /// an override, its pattern.
     fn first_to_expire(&self, now: Nanos) -> Option<(Nanos, Option<String>)> {
         let own = self.own.iter();
         let own = own.filter_map(|(pattern, own)| Some((own.who.expired(now)?, Some(pattern))));
@@ -232,7 +232,8 @@ impl RuleRecord {
         edit.chain(own).min_by_key(|(at, _)| *at)
     }
 
-    /// Returns the rule's edit and edited overrides as ended. `None` if there are none.
+    /// Returns an [`Ended`] that includes the rule's edit and all edited overrides. `None` if there
+    /// are none.
     pub(super) fn all_ended(&self) -> Option<Ended> {
         let ended = Ended {
             rule: self.base.name.clone(),

@@ -1,4 +1,4 @@
-//! Encodes and decodes the history of a rule, and bounds its length. The history has the changes
+//! Encodes and decodes a rule's history and limits its length. The history contains the changes
 //! that some buckets may not have been converted to yet.
 
 use loudou_limiter::{Carry, Limits, Nanos};
@@ -12,8 +12,8 @@ use serde_json::Value;
 use super::part::Text;
 use crate::json::{carry, list, number, optional};
 
-/// Maximum number of changes in a rule's history. When a history is full, further edits are refused
-/// until a sweep has converted the rule's buckets.
+/// Maximum number of changes in a rule's history. When the history is full, further edits are
+/// refused until a sweep has converted the rule's buckets.
 pub(super) const MAX_CHANGES: usize = 1_024;
 
 #[derive(Serialize)]
@@ -30,7 +30,7 @@ struct ChangeRecord<'a> {
     at_ns: u64,
     carry: Carry,
     /// Only used with `carry: proportional`: true if the exact proportion is carried over. Earlier
-    /// versions did not write this field, so a change without the field is applied as in these
+    /// versions did not write this field, so changes without it are applied as they were in those
     /// versions.
     #[serde(skip_serializing_if = "core::ops::Not::not")]
     exact: bool,
@@ -128,8 +128,8 @@ fn overrides(replaced: &Value) -> Option<Vec<(String, Option<Override>)>> {
     Some(all)
 }
 
-/// Drops the oldest changes if there are more than [`MAX_CHANGES`]. Buckets that were not converted
-/// to the dropped changes yet will be reset.
+/// Drops the oldest changes if there are more than [`MAX_CHANGES`]. Buckets that have not been
+/// converted to the dropped changes yet will be reset.
 pub(super) fn bound(history: &mut History) {
     let changes = &history.changes;
     let surplus = changes.len().checked_sub(MAX_CHANGES);
@@ -143,8 +143,8 @@ pub(super) fn bound(history: &mut History) {
 mod tests {
     use super::*;
 
-    /// Changes written by earlier versions keep their meaning, even when they are rewritten. New
-    /// proportional changes are marked as exact. Earlier versions ignore the mark and read the
+    /// Changes written by earlier versions retain their meaning, even when they are rewritten. New
+    /// proportional changes are marked as exact. Earlier versions ignore the mark and interpret the
     /// changes as `proportional`.
     #[test]
     fn each_change_keeps_the_meaning_that_it_was_made_with() {
@@ -161,7 +161,7 @@ mod tests {
             assert_eq!(carries, [is]);
             assert_eq!(String::from_utf8_lossy(&history.write()), text);
         }
-        // API clients cannot select the earlier variant.
+        // API clients cannot select the old variant.
         assert_eq!(Carry::parse("proportional"), Some(Carry::Proportional));
     }
 }

@@ -1,6 +1,6 @@
 //! Byte layout of the record: a fixed-size head, the IDs of all parts of the rules, and then the
-//! encoded parts in the same order. The IDs tell a reader which parts have changed, so it need not
-//! decode the others.
+//! encoded parts in the same order. The IDs tell readers which parts have changed, so that they do
+//! not have to decode the others.
 //!
 //! A later build may append its own data after the parts ([`super::Later`]). This build preserves
 //! that data.
@@ -14,8 +14,7 @@ use super::{Later, Record, RuleRecord};
 use crate::formats::{RECORD, RECORD_NAME};
 use crate::instance::{DIGITS, Instance};
 
-/// Magic bytes and the format version, at the start of a record. An earlier format began with a
-/// brace.
+/// Magic bytes and format version at the start of a record. An earlier format started with a brace.
 const MAGIC: [u8; 8] = {
     let [a, b, c, d, e, f, g] = RECORD_NAME;
     [a, b, c, d, e, f, g, RECORD]
@@ -31,10 +30,10 @@ pub(super) struct Stored<'a> {
     pub(super) text: &'a [u8],
 }
 
-/// The encoded parts of a rule: base, edit, edited overrides, and history.
+/// A rule's encoded parts: base, edit, edited overrides, and history.
 pub(super) type StoredRule<'a> = [Stored<'a>; PARTS];
 
-/// IDs and encodings of the four parts of a rule.
+/// IDs and encodings of a rule's four parts.
 pub(super) type Texts<'a> = [(Id, Cow<'a, [u8]>); PARTS];
 
 /// A record whose parts have not been decoded yet.
@@ -64,7 +63,7 @@ impl<'a> Rest<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// Reads the number of rules in a list. Returns `None` if the remaining bytes are too short for
+    /// Reads the number of rules in a list. Returns `None` if there are not enough bytes left for
     /// this many rules.
     fn count(&mut self) -> Option<usize> {
         let count = usize::try_from(self.u32()?).ok()?;
@@ -77,7 +76,7 @@ impl<'a> Rest<'a> {
         Some(text)
     }
 
-    /// Reads the data that a later build has appended.
+    /// Reads the data appended by a later build.
     fn later(&mut self) -> Option<Later> {
         if self.0.is_empty() {
             return Some(Later::default());
@@ -142,8 +141,8 @@ impl<'a> Layout<'a> {
         rest.0.is_empty().then_some(Self { head, rules, gone })
     }
 
-    /// Returns the encoding of the part with this ID, if any rule has it. The rule at `place` is
-    /// checked first, because rules are rarely reordered.
+    /// Returns the encoding of the part with this ID, if any rule has such a part. The rule at
+    /// `place` is checked first, because rules are rarely reordered.
     fn text(&self, place: usize, part: usize, id: Id) -> Option<&'a [u8]> {
         let all = || self.rules.iter().chain(&self.gone);
         let near = all().nth(place).into_iter();
@@ -154,8 +153,8 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// Encodes a record. Encoded parts that the previous record (`found`) contains are copied instead
-/// of being encoded again.
+/// Encodes a record. Parts that are already encoded in the previous record (`found`) are copied
+/// instead of being encoded again.
 pub(super) fn write(record: &Record, found: Option<&Layout<'_>>) -> Vec<u8> {
     assemble(record, &texts(record, found))
 }
@@ -174,7 +173,7 @@ pub(super) fn write_and_identify(record: &mut Record, found: Option<&Layout<'_>>
     bytes
 }
 
-/// Encodes the parts of all rules, in the order of the rules.
+/// Encodes the parts of all rules, in rule order.
 fn texts<'a>(record: &Record, found: Option<&Layout<'a>>) -> Vec<(Id, Cow<'a, [u8]>)> {
     let rules = record.all().enumerate();
     rules

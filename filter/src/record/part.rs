@@ -1,8 +1,8 @@
 //! A part of the record: a value, and the hash of its encoding.
 //!
-//! Parts with equal hashes have equal encodings. So a worker that reads the record decodes only
-//! parts that have changed, and a worker that writes it copies the encodings of unchanged parts. A
-//! changed part has no hash until it is written.
+//! Parts with equal hashes have equal encodings. This allows workers that read the record to decode
+//! only the parts that have changed, and workers that write it to copy the encodings of unchanged
+//! parts. A changed part has no hash until it is written.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use loudou_limiter::hash::StableHasher;
 /// Number of parts per rule.
 pub(super) const PARTS: usize = 4;
 
-/// Hash and length of a part's encoding. Parts with equal IDs have equal encodings.
+/// Hash and length of an encoded part. Parts with equal IDs have equal encodings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Id {
     pub(super) hash: u128,
@@ -34,16 +34,16 @@ impl Id {
     }
 }
 
-/// A value that can be encoded as a part of the record.
+/// A value that can be encoded as a record part.
 pub(crate) trait Text: Sized {
-    /// Encodes the value. The default edit and overrides, which most rules have, are encoded as an
-    /// empty string.
+    /// Encodes the value. The default edit and overrides, which most rules have, are encoded as
+    /// empty strings.
     fn write(&self) -> Vec<u8>;
     /// Decodes a value. Returns `None` if the encoding is invalid.
     fn read(text: &[u8]) -> Option<Self>;
 }
 
-/// A part of the record. Clones share the value until one of them is modified.
+/// A part of the record. Clones share their value until one of them is modified.
 #[derive(Debug)]
 pub(crate) struct Part<T> {
     value: Arc<T>,
@@ -58,19 +58,19 @@ impl<T> Part<T> {
         }
     }
 
-    /// Returns the ID of the part. `None` if the value has not been encoded since it was created or
+    /// Returns the part's ID. `None` if the value has not been encoded since it was created or
     /// changed.
     pub(super) const fn id(&self) -> Option<Id> {
         self.id
     }
 
-    /// Sets the ID of the part, which has just been encoded.
+    /// Sets the ID of a part that has just been encoded.
     pub(super) const fn identify(&mut self, id: Id) {
         self.id = Some(id);
     }
 
-    /// Returns true if both parts share their value or have the same ID. Values are not compared,
-    /// so the result may be false although they are equal.
+    /// Returns true if both parts share one value or have the same ID. Values are not compared, so
+    /// the result may be false even if they are equal.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.value, &other.value) || (self.id.is_some() && self.id == other.id)
     }
@@ -83,7 +83,7 @@ impl<T> Part<T> {
 
 impl<T: Text> Part<T> {
     /// Creates a part and computes its ID. Another worker has probably already written the same
-    /// value to the record, and thanks to the ID, this worker need not decode it.
+    /// value to the record, and thanks to the ID, this worker does not have to decode it.
     pub(super) fn identified(value: T) -> Self {
         let id = Id::of(&value.write());
         Self {

@@ -1,6 +1,6 @@
-//! Decodes the parts of the record that are not cached. The decoders are handwritten: derived
-//! decoders would be several times as large, because they can report a problem for each field,
-//! which is not needed here.
+//! Decodes the record parts that are not cached. The decoders are handwritten: derived decoders
+//! would be several times larger, because they can report problems for individual fields, which is
+//! not needed here.
 
 use std::rc::Rc;
 
@@ -15,15 +15,15 @@ use super::{Base, Bases, Edit, Origin, OverrideEdit, Record, RuleRecord};
 use crate::json::{carry, number, optional, text};
 
 impl Record {
-    /// Returns true if the bytes are a record that this build can read.
+    /// Returns true if the bytes contain a record that this build can read.
     pub(crate) fn is_sound(bytes: &[u8]) -> bool {
         let layout = Layout::read(bytes);
         layout.is_some_and(|layout| Self::read(layout, None, &Bases::default()).is_some())
     }
 
-    /// Decodes the record in a layout. Returns `None` if a part is corrupt. Parts that `last` or
-    /// `bases` contain are reused instead of being decoded. Rules that only a later build can read
-    /// are preserved.
+    /// Decodes a record from its layout. Returns `None` if a part is corrupt. Parts that are in
+    /// `last` or `bases` are reused instead of being decoded. Rules that only a later build can
+    /// read are preserved.
     pub(super) fn read(layout: Layout<'_>, last: Option<&Self>, bases: &Bases) -> Option<Self> {
         let known = Known { last, bases };
         let mut later = layout.head.later.clone();
@@ -90,7 +90,7 @@ impl Known<'_> {
     }
 }
 
-/// Returns a clone of the known part if it has the same ID, and decodes the part otherwise.
+/// Returns a clone of the known part if it has the same ID; otherwise, decodes the part.
 fn part<T: Text>(id: Id, text: &[u8], known: Option<&Part<T>>) -> Option<Part<T>> {
     match known.filter(|known| known.id() == Some(id)) {
         Some(known) => Some(known.clone()),
@@ -148,8 +148,8 @@ impl Edit {
 }
 
 impl OverrideEdit {
-    /// Decodes the edited override of a pattern. Returns `None` if the JSON is invalid. Does not
-    /// check that the override fits the rule.
+    /// Decodes a pattern's edited override. Returns `None` if the JSON is invalid. Does not check
+    /// that the override fits the rule.
     pub(crate) fn read(pattern: &str, edit: &Value) -> Option<Self> {
         Some(Self {
             gives: parse_override(pattern, edit.get("gives")?, None).ok()?,

@@ -1,7 +1,7 @@
-//! Reads and changes the rule record in shared data, and caches the decoded record.
+//! Reads and changes the rule record in shared data and caches the decoded record.
 //!
-//! The plugins in a VM share the cache, because the data role and the admin role need nearly the
-//! same content.
+//! All plugins in a VM share the cache, because the data role and the admin role need nearly the
+//! same contents.
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
@@ -14,41 +14,43 @@ use super::layout::{self, Layout};
 use super::{Bases, MAX_RECORD, Record, RecordError};
 use crate::host::{Host, HostStore};
 
-/// Maximum age of a cached record, even if no change was announced. If a VM dies between a change
-/// and its announcement, the other VMs find the change only by reading the record again.
+/// Maximum age of a cached record if no change has been announced. If a VM dies after making a
+/// change but before announcing it, the other VMs only notice the change when they read the record
+/// again.
 const REREAD_INTERVAL: Nanos = Nanos::from_secs(1);
 
-/// Access to the rule record of a namespace.
+/// Handle to a namespace's rule record.
 #[derive(Clone, Debug)]
 pub(crate) struct Records {
     share: String,
-    /// Rules in this plugin's configuration. These rules are probably equal to the bases in the
-    /// record, which then need not be decoded.
+    /// Rules from this plugin's configuration. They are probably equal to the bases in the record,
+    /// which then do not have to be decoded.
     bases: Rc<Bases>,
     cache: Rc<RecordCache>,
 }
 
-/// Cache for the record that was last read or written.
+/// Cache for the most recently read or written record.
 #[derive(Debug, Default)]
 struct RecordCache(RefCell<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
     record: Option<Rc<Record>>,
-    /// Rules of the plugin that was configured last. Used by plugins without rules.
+    /// Rules of the most recently configured plugin. Used by plugins without rules.
     bases: Weak<Bases>,
-    /// Number of announced changes before the record was read, and the time of the read.
+    /// Number of changes that had been announced before the record was read, and the time of the
+    /// read.
     seen: Option<(u64, Nanos)>,
-    /// Generation of the last cached record that was marked as announced.
+    /// Generation of the cached record that was last marked as announced.
     announced: u64,
 }
 
-/// Caches that the plugins in a VM share, by namespace.
+/// Caches shared by the plugins in a VM, by namespace.
 #[derive(Debug, Default)]
 pub struct RecordCaches(Vec<(String, Weak<RecordCache>)>);
 
 impl Records {
-    /// Creates the access to the record of a namespace for a plugin with these rules.
+    /// Creates a handle to a namespace's record for a plugin with these rules.
     pub(crate) fn new(share: &str, bases: Bases) -> Self {
         Self {
             share: share.to_owned(),
@@ -77,7 +79,7 @@ impl Records {
         &self.share
     }
 
-    /// Returns the rules in this plugin's configuration.
+    /// Returns the rules from this plugin's configuration.
     pub(crate) fn bases(&self) -> &Bases {
         &self.bases
     }
@@ -86,7 +88,7 @@ impl Records {
         [self.share.as_bytes(), b":rules"].concat()
     }
 
-    /// Creates the record unless it already exists. Returns true if this call has created it.
+    /// Creates the record if it does not exist yet. Returns true if this call created it.
     pub(crate) fn create(&self, host: &dyn Host, record: &Record) -> Result<bool, RecordError> {
         let bytes = layout::write(record, None);
         Ok(host.shared_set(&self.key(), &bytes, CAS_ABSENT)? == Written::Done)
@@ -111,8 +113,8 @@ impl Records {
         (now < record.next_expiry()).then(|| Rc::clone(record))
     }
 
-    /// Marks the cached record as current at `now`, when `changes` changes had been announced.
-    /// No-op if `record` is not the cached record.
+    /// Marks the cached record as current at time `now`, after `changes` announced changes. No-op
+    /// if `record` is not the cached record.
     pub(crate) fn keep(&self, record: &Rc<Record>, changes: u64, now: Nanos) {
         let mut kept = self.cache.0.borrow_mut();
         let is_kept = kept.record.as_ref();
@@ -121,8 +123,8 @@ impl Records {
         }
     }
 
-    /// Returns the generation of the cached record if it was read when `changes` changes had been
-    /// announced.
+    /// Returns the generation of the cached record if it was read after exactly `changes` announced
+    /// changes.
     pub(crate) fn generation_after(&self, changes: u64) -> Option<u64> {
         let kept = self.cache.0.borrow();
         let (seen, _) = kept.seen?;
@@ -130,7 +132,8 @@ impl Records {
         Some(record.generation)
     }
 
-    /// Marks the cached record as announced. Returns false if its generation was already marked.
+    /// Marks the cached record as announced. Returns false if its generation has already been
+    /// marked.
     pub(crate) fn mark_announced(&self) -> bool {
         let mut kept = self.cache.0.borrow_mut();
         let generation = kept.record.as_ref().map_or(0, |record| record.generation);
@@ -138,11 +141,11 @@ impl Records {
         before != generation
     }
 
-    /// Decodes a record, reusing cached parts, and caches it.
+    /// Decodes a record, reusing cached parts, and caches the result.
     fn read_layout(&self, layout: Option<Layout<'_>>) -> Result<Rc<Record>, RecordError> {
         let layout = layout.ok_or(RecordError::Unreadable)?;
         let kept = self.cache.0.borrow();
-        // A plugin without rules uses the rules of the plugin that was configured last.
+        // A plugin without rules uses the rules of the most recently configured plugin.
         let others = kept.bases.upgrade().filter(|_| self.bases.rules.is_empty());
         let bases = others.as_ref().unwrap_or(&self.bases);
         let read = Record::read(layout, kept.record.as_deref(), bases);
@@ -156,15 +159,15 @@ impl Records {
         Ok(record)
     }
 
-    /// Caches a record. [`Self::kept`] returns it only after a call of [`Self::keep`].
+    /// Caches a record. [`Self::kept`] only returns it after [`Self::keep`] has been called.
     fn put(&self, record: Rc<Record>) {
         let mut kept = self.cache.0.borrow_mut();
         (kept.record, kept.seen) = (Some(record), None);
     }
 
-    /// Changes the record and increments its generation. `change` returns `None` if it has changed
-    /// nothing. If another worker changes the record concurrently, `change` is called again with
-    /// the new record.
+    /// Changes the record and increments its generation. `change` returns `None` if it did not
+    /// change anything. If another worker changes the record concurrently, `change` is called again
+    /// with the new record.
     pub(crate) fn change<T>(
         &self,
         host: &dyn Host,
@@ -179,8 +182,8 @@ impl Records {
         Ok((record, outcome))
     }
 
-    /// Changes internal parts of the record that API clients cannot see, without incrementing the
-    /// generation.
+    /// Changes internal parts of the record that are invisible to API clients, without incrementing
+    /// the generation.
     pub(crate) fn change_internally(
         &self,
         host: &dyn Host,
@@ -236,8 +239,7 @@ impl Records {
         outcome
     }
 
-    /// Decodes a record and changes it. Returns the record and, if it was changed, its new
-    /// encoding.
+    /// Decodes and changes a record. Returns the record and, if it was changed, its new encoding.
     fn changed(
         &self,
         found: Option<&[u8]>,

@@ -1,4 +1,4 @@
-//! A rule in the record: its parts, and the effective rule derived from them.
+//! A rule in the record, which consists of its parts and the effective rule derived from them.
 
 use std::cell::{OnceCell, RefCell};
 use std::ops::Deref;
@@ -14,12 +14,12 @@ use super::history::bound;
 use super::part::{Id, PARTS, Part};
 use super::{Edit, OverrideEdit};
 
-/// The parts of a rule.
+/// A rule's parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Parts {
-    /// The rule in the plugin configuration.
+    /// The rule from the plugin configuration.
     pub(crate) base: Part<Base>,
-    /// The edit, which replaces fields of the base.
+    /// The edit, which replaces fields in the base.
     pub(crate) edit: Part<Option<Edit>>,
     /// Individually edited overrides, which apply on top of `base` and `edit`.
     pub(crate) own: Part<KeyMap<OverrideEdit>>,
@@ -27,8 +27,8 @@ pub(crate) struct Parts {
     pub(crate) history: Part<History>,
 }
 
-/// A rule in the record. Values derived from its parts are computed on first use, and cached until
-/// a part changes.
+/// A rule in the record. Values derived from its parts are computed on first use and cached until a
+/// part changes.
 #[derive(Clone, Debug)]
 pub(crate) struct RuleRecord {
     parts: Parts,
@@ -40,8 +40,8 @@ struct Derived {
     rule: OnceCell<Arc<Rule>>,
     active: OnceCell<Arc<ActiveRule>>,
     next_expiry: OnceCell<Nanos>,
-    /// Parts and compiled rule before the last change. Building the new rule reuses everything that
-    /// has not changed.
+    /// Parts and compiled rule before the last change. Everything that has not changed is reused
+    /// when the new rule is built.
     before: RefCell<Option<(Parts, Arc<ActiveRule>)>>,
 }
 
@@ -72,8 +72,8 @@ impl Parts {
         rule
     }
 
-    /// Returns the approximate JSON size of the effective rule, in bytes. The size is overestimated
-    /// for an edited rule, because it is the total size of base, edit and overrides.
+    /// Returns the approximate JSON size of the effective rule, in bytes. For edited rules, this is
+    /// an overestimate, because it is the total size of the base, edit and overrides.
     pub(crate) fn bytes(&self) -> usize {
         let ids = [self.base.id(), self.edit.id(), self.own.id()];
         let bytes = ids.iter().flatten().map(|id| id.bytes);
@@ -92,8 +92,8 @@ impl Parts {
         ids.iter().all(Option::is_some)
     }
 
-    /// Returns true if all parts are the same according to [`Part::is_same`], which does not
-    /// compare values.
+    /// Returns true if [`Part::is_same`], which does not compare values, returns true for all
+    /// parts.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.base.is_same(&other.base)
             && self.edit.is_same(&other.edit)
@@ -101,7 +101,7 @@ impl Parts {
             && self.history.is_same(&other.history)
     }
 
-    /// Returns true if the effective overrides are certainly equal. May return false although they
+    /// Returns true if the effective overrides are known to be equal. May return false even if they
     /// are equal.
     fn has_overrides_of(&self, other: &Self) -> bool {
         let of_edit = |parts: &Self| {
@@ -132,14 +132,14 @@ impl RuleRecord {
         }
     }
 
-    /// Returns the rule with its parts replaced. Derived values are reused where possible.
+    /// Returns the rule with new parts. Derived values are reused where possible.
     pub(super) fn replaced_by(&self, parts: Parts) -> Self {
         let mut new = self.clone();
         *new.parts_mut() = parts;
         new
     }
 
-    /// Sets the IDs of all parts, which have just been encoded. Derived values stay valid.
+    /// Sets the IDs of all parts after they have been encoded. Derived values remain valid.
     pub(super) const fn identify(&mut self, [base, edit, own, history]: [Id; PARTS]) {
         self.parts.base.identify(base);
         self.parts.edit.identify(edit);
@@ -183,7 +183,7 @@ impl RuleRecord {
         }))
     }
 
-    /// Changes the rule, and adds the change to the history, so that buckets are converted.
+    /// Changes the rule and adds the change to the history, so that buckets are converted.
     pub(super) fn change(&mut self, note: (Carry, Nanos, u32), change: impl FnOnce(&mut Parts)) {
         // The current effective rule is compiled before the change, so that the new rule can share
         // its unchanged parts.

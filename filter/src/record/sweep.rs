@@ -1,16 +1,16 @@
-//! Selects the rules whose histories have become too long, so that a sweep must convert their
-//! buckets to the current limits.
+//! Selects the rules whose histories have grown too long, which means that a sweep must convert
+//! their buckets to the current limits.
 
 use std::rc::Rc;
 
 use super::history::MAX_CHANGES;
 use super::{Record, RuleRecord};
 
-/// Number of changes in a rule's history from which a sweep converts the rule's buckets.
+/// Minimum number of changes in a rule's history for a sweep to convert the rule's buckets.
 const MIN_SWEPT: usize = 32;
 
 impl RuleRecord {
-    /// Returns true if the history is full, so that edits must wait for a sweep.
+    /// Returns true if the history is full, in which case edits must wait for a sweep.
     pub(crate) fn is_full(&self) -> bool {
         self.history.changes.len() >= MAX_CHANGES
     }
@@ -23,7 +23,7 @@ impl Record {
             .filter(|rule| rule.history.changes.len() >= MIN_SWEPT)
     }
 
-    /// Removes the changes up to `version` from a rule's history, because all its buckets have been
+    /// Removes the changes up to `version` from a rule's history. All its buckets must have been
     /// converted to them.
     pub(crate) fn forget(&mut self, rule_tag: u32, version: u32) {
         for rule in self.all_mut(|rule| rule.base.tag() == rule_tag) {

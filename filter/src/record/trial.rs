@@ -1,12 +1,12 @@
-//! Trials, which evaluate new limits for a rule in shadow mode, while the rule keeps its current
+//! Trials, which evaluate new limits for a rule in shadow mode while the rule keeps its current
 //! limits.
 //!
-//! A trial is a rule that exists only in the record. The base of a trial is a copy of its rule at
-//! the start of the trial, but in shadow mode and with the suffix
-//! [`TRIAL`](loudou_rules::rule::TRIAL) in its name. The edit of a trial contains the limits to
-//! try. In the record, a trial comes right after its rule. A trial ends together with its edit:
-//! when the edit expires, when it is deleted with `DELETE`, or when a configuration changes the
-//! rule.
+//! A trial is a rule that only exists in the record. A trial's base is a copy of the original rule
+//! made at the start of the trial, but in shadow mode and with the suffix
+//! [`TRIAL`](loudou_rules::rule::TRIAL) appended to its name. The trial's edit contains the limits
+//! to try out. In the record, a trial directly follows its rule. A trial ends together with its
+//! edit: when the edit expires, when it is deleted with `DELETE`, or when a configuration changes
+//! the rule.
 
 use std::rc::Rc;
 
@@ -17,8 +17,8 @@ use super::base::Base;
 use super::part::Part;
 use super::{Record, RuleRecord};
 
-/// Maximum number of concurrent trials. The maximum limits the cost of trials, because each request that matches a rule
-/// with a trial is evaluated once more.
+/// Maximum number of concurrent trials. This limits the cost of trials, because every request that matches a rule with
+/// a trial is evaluated a second time.
 pub(crate) const MAX_TRIALS: usize = 16;
 
 impl RuleRecord {
@@ -27,16 +27,16 @@ impl RuleRecord {
         tried(&self.base.name).is_some()
     }
 
-    /// Returns true if the rule is a trial of `other`. The keys are compared too, because a draining configuration may
-    /// still have a rule with the same name but other keys.
+    /// Returns true if the rule is a trial of `other`. The keys are also compared, because a draining configuration may
+    /// still have a rule with the same name but different keys.
     pub(super) fn tries(&self, other: &Self) -> bool {
         tried(&self.base.name) == Some(&other.base.name) && self.base.key == other.base.key
     }
 }
 
 impl Record {
-    /// If `name` is the name of a trial that does not exist yet, and its rule exists, adds the
-    /// trial without an edit. Returns false if there are already [`MAX_TRIALS`] trials.
+    /// If `name` is the name of a trial that does not exist yet and its rule exists, adds the trial
+    /// without an edit. Returns false if there are already [`MAX_TRIALS`] trials.
     pub(crate) fn start_trial(&mut self, name: &str) -> bool {
         let place = |name: &str| self.rules.iter().position(|rule| rule.base.name == name);
         let of_rule = tried(name).filter(|name| tried(name).is_none());
@@ -64,13 +64,14 @@ impl Record {
             .retain(|rule| !rule.is_trial() || rule.edit.is_some());
     }
 
-    /// Returns the trial of a rule, if there is one.
+    /// Returns a rule's trial, if there is one.
     pub(crate) fn trial_of(&self, rule: &RuleRecord) -> Option<&Rc<RuleRecord>> {
         self.rules.iter().find(|other| other.tries(rule))
     }
 }
 
-/// Returns a problem for each field of an edit except `limits`, because only limits can be tried.
+/// Returns a problem for each field of an edit except `limits`, because only limits can be tried
+/// out.
 pub(crate) fn untried(edit: &RuleEdit) -> Vec<Problem> {
     let parts = [
         ("mode", edit.mode.is_some()),

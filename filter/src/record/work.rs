@@ -1,8 +1,8 @@
-//! Counts decoded parts and compiled rules, for tests that bound this work.
+//! Counts decoded parts and compiled rules, for tests that check upper bounds on this work.
 
 use std::cell::Cell;
 
-/// Counts since the last call of [`take`].
+/// Counts since the last call to [`take`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Work {
     /// Number of decoded parts.
@@ -36,7 +36,7 @@ pub(super) fn activated() {
     add(|work| work.activated += 1);
 }
 
-/// Returns the counts and resets them.
+/// Returns and resets the counts.
 pub(crate) fn take() -> Work {
     WORK.take()
 }

@@ -5,9 +5,9 @@
 //! wasm.loudou:       <rule>;<limit>;<verdict>;<wait>;<key>[, …]
 //! ```
 //!
-//! The wait in milliseconds is the time for which a request is held, or the time after which a
-//! refused request may be retried. The key is represented by its fingerprint. Missing parts are
-//! `-`.
+//! The wait, in milliseconds, is how long a request is held, or how long a client should wait
+//! before retrying a refused request. The key is represented by its fingerprint. Missing parts are
+//! written as `-`.
 
 use loudou_limiter::{BucketDecision, Nanos, Verdict, fingerprint};
 use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome};
@@ -17,17 +17,16 @@ use super::headers::reported;
 use super::text::{Digits, after_others, push};
 use crate::host::{Header, Host};
 
-/// Request header that contains the decisions.
+/// Name of the request header that contains the decisions.
 const DECISION: &str = "x-loudou-decision";
-/// Response header that contains the wait of a held request.
+/// Name of the response header that contains a held request's wait.
 const WAIT_MS: &str = "x-loudou-wait-ms";
-/// Property that contains the decisions. Access logs can include it with
+/// Name of the property that contains the decisions. Access log formats can include it as
 /// `%FILTER_STATE(wasm.loudou:PLAIN)%`.
 const PROPERTY: &str = "loudou";
 
-/// Reports the decisions of rules with `explain_header` to the upstream and to access logs, and the
-/// wait to the client. The filter replaces the request header if the client has sent one with the
-/// same name.
+/// Reports the decisions of rules with `explain_header` to the upstream and access logs, and the
+/// wait to the client. If the client sent a request header with the same name, it is replaced.
 pub(crate) fn explain(
     host: &dyn Host,
     outcome: &Outcome,
@@ -50,7 +49,7 @@ pub(crate) fn explain(
     Some((WAIT_MS.into(), wait.millis_ceil().to_string()))
 }
 
-/// Reports to the upstream that no rule with `explain_header` has decided the request.
+/// Reports to the upstream that no rule with `explain_header` made a decision about the request.
 pub(crate) fn no_decision(host: &dyn Host) {
     host.set_request_header(DECISION, "none");
 }
@@ -133,8 +132,8 @@ const fn decided(outcome: &RuleOutcome) -> Option<&BucketDecision> {
     }
 }
 
-/// Returns the longest retry delay of the limits that refused the request. `None` if one of these
-/// limits has no known retry delay.
+/// Returns the longest retry delay among the limits that refused the request. `None` if one of
+/// these limits has no known retry delay.
 fn retry_after(decision: &BucketDecision) -> Option<Nanos> {
     let refusing = decision.decisions().filter(|one| one.is_refused());
     refusing

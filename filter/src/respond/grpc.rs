@@ -1,20 +1,20 @@
-//! Creates the gRPC parts of the response to a refused gRPC call.
+//! Creates the gRPC-specific parts of the response to a refused gRPC call.
 //!
-//! Envoy converts a local reply to a gRPC request to a trailers-only response, with HTTP status 200
-//! and the headers `grpc-status` and `grpc-message`. The filter adds the retry delay in two forms:
-//! as a `google.rpc.RetryInfo` in `grpc-status-details-bin`, and in milliseconds in
-//! `grpc-retry-pushback-ms`. Clients with a retry policy (gRFC A6) read the latter header, in which
-//! a negative number means that the client must not retry.
+//! When Envoy sends a local reply to a gRPC request, it converts the reply into a trailers-only
+//! response with HTTP status 200 and the headers `grpc-status` and `grpc-message`. The filter adds
+//! the retry delay in two forms: as a `google.rpc.RetryInfo` in `grpc-status-details-bin`, and in
+//! milliseconds in `grpc-retry-pushback-ms`. Clients with a retry policy (gRFC A6) read the latter
+//! header, where a negative number means that the client must not retry.
 
 use super::wait::Wait;
 use crate::host::Host;
 
-/// Type URL of the detail in `grpc-status-details-bin`.
+/// Type URL of the error detail in `grpc-status-details-bin`.
 const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Returns true if the content type of the current request shows that it is a gRPC call. Like
-/// Envoy, does not treat gRPC-Web requests as gRPC calls.
+/// Returns true if the current request is a gRPC call according to its content type. Like Envoy,
+/// does not treat gRPC-Web requests as gRPC calls.
 pub(crate) fn is_call(host: &dyn Host) -> bool {
     let content_type = host.request_header("content-type");
     let rest = content_type
@@ -33,8 +33,8 @@ pub(super) fn pushback(wait: Wait) -> Option<String> {
     }
 }
 
-/// Returns the value of `grpc-status-details-bin`: a base64-encoded `google.rpc.Status` that
-/// contains the retry delay.
+/// Returns the value of `grpc-status-details-bin`: a base64-encoded `google.rpc.Status` with the
+/// retry delay.
 pub(super) fn details(code: u8, message: &str, wait: Wait) -> String {
     let mut status = Vec::new();
     varint_field(1, code.into(), &mut status);
@@ -65,7 +65,7 @@ fn varint(mut number: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a number field. A field with value 0 is omitted, because a missing field means 0.
+/// Appends a numeric field. A field with value 0 is omitted, because a missing field means 0.
 fn varint_field(field: u8, number: u64, out: &mut Vec<u8>) {
     if number > 0 {
         out.push(field << 3);
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(base64(&[0xfb, 0xff, 0xfe]), "+//+");
     }
 
-    /// Compares the encoding with the output of `protoc` for the same message.
+    /// Compares the encoding with `protoc`'s output for the same message.
     #[test]
     fn a_status_is_protobuf() {
         let mut expected = b"\x08\x08\x12\x02no\x1a\x33\x0a\x28".to_vec();

@@ -1,14 +1,14 @@
-//! Creates the rate-limit headers of responses.
+//! Creates the rate-limit headers for responses.
 //!
-//! The headers follow draft-ietf-httpapi-ratelimit-headers-11. Each limit is a policy with the name `<rule>.<limit>`
-//! and with the limit's capacity as the quota `q`. The window `w` is the time in which the limit's rate refills the
-//! quota, or the length of the current calendar window. For both admitted and refused requests, `t` is the time until
-//! more of the quota becomes available. `t` is omitted if this time depends on when other requests end. The legacy
-//! headers `X-RateLimit-*` describe the tightest limit, and their reset is `t` in seconds from now. In the format for
-//! clients of `OpenAI`, the names of these headers end with `-tokens` and the reset has a unit.
+//! The headers follow draft-ietf-httpapi-ratelimit-headers-11. Each limit is a policy named `<rule>.<limit>`, with the
+//! limit's capacity as the quota `q`. The window `w` is the time needed to refill the quota at the limit's rate, or the
+//! length of the current calendar window. For both admitted and refused requests, `t` is the time until more of the
+//! quota becomes available. `t` is omitted if that depends on when other requests end. The legacy headers
+//! `X-RateLimit-*` describe the tightest limit, and their reset is `t` in seconds from now. In the format for `OpenAI`
+//! clients, these header names end in `-tokens`, and the reset has a unit.
 //!
 //! Parsers for draft 7 first look for `limit=`, `remaining=` and `reset=` in any `RateLimit` header, and then for the
-//! legacy headers. If a rule sends `both` kinds of headers, the item of the tightest limit also has these three
+//! legacy headers. If a rule sends `both` kinds of headers, the tightest limit's item also includes these three
 //! parameters. Parsers for later drafts ignore unknown parameters.
 
 use loudou_limiter::{BucketDecision, Decision, Limit, Limits, Nanos};
@@ -39,7 +39,7 @@ fn push_policies(list: &mut String, rule: &Rule, limits: &Limits, wall: Nanos) {
     }
 }
 
-/// Appends a `RateLimit` item for the limit that the decision reports.
+/// Appends a `RateLimit` item for the limit reported by the decision.
 fn push_state(list: &mut String, rule: &Rule, limits: &Limits, answer: &BucketDecision) {
     let Some((limit, decision)) = reported(limits, answer) else {
         return;
@@ -63,7 +63,7 @@ fn push_state(list: &mut String, rule: &Rule, limits: &Limits, answer: &BucketDe
     }
 }
 
-/// Returns the time until more tokens are available. For a fleet-wide limit, the time is known only if the request was
+/// Returns the time until more tokens are available. For a fleet-wide limit, the time is only known if the request was
 /// refused.
 fn until(answer: &BucketDecision, decision: &Decision) -> Option<Nanos> {
     answer.more_after().or(decision.retry_after)
@@ -104,9 +104,9 @@ pub(super) struct RateLimitHeaders<'a> {
 struct Tightest<'a> {
     decision: &'a Decision,
     until: Option<Nanos>,
-    /// True if the headers must have the names and format that clients of `OpenAI` read.
+    /// True if the headers must use the names and format that `OpenAI` clients expect.
     is_openai: bool,
-    /// End of the limit's `RateLimit` item in `states`. 0 if the parameters of draft 7 must not be added.
+    /// Where the limit's `RateLimit` item ends in `states`. 0 if the draft 7 parameters must not be added.
     end: usize,
 }
 

@@ -15,11 +15,12 @@ use super::text::{Digits, push, push_json, text};
 use super::wait::Wait;
 use crate::host::{Headers, Host, Reply};
 
-/// Initial capacity for a problem document, in bytes, which suffices for most documents.
+/// Initial capacity for a problem document, in bytes. Large enough for most documents.
 const PROBLEM_ROOM: usize = 320;
-/// Start of a problem document, with type and title, up to the value of the status. The first three
-/// types are defined in the IETF draft and registered with IANA. Requests without a usable key or
-/// with a value that is too long have other types, because they exceed no quota.
+/// Start of a problem document, including type and title, up to the status value. The first three
+/// types are defined in the IETF draft and registered with IANA. Other types are used for requests
+/// without a usable key or with a value that is too long, because such requests do not exceed a
+/// quota.
 const QUOTA_EXCEEDED: &str = concat!(
     r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","#,
     r#""title":"Quota exceeded","status":"#
@@ -46,10 +47,10 @@ const VALUE_TOO_LONG: &str = concat!(
     r#""title":"Value too long","status":"#
 );
 
-/// A refusal: its cause, and the content of the response.
+/// Cause of a refusal, and the content of the response.
 pub(crate) struct Refusal<'a> {
     rule: &'a Rule,
-    /// Start of the problem document, with type and title.
+    /// Start of the problem document, including type and title.
     problem: &'static str,
     /// Cause of the refusal, for Envoy's response code details.
     cause: &'static str,
@@ -61,7 +62,7 @@ pub(crate) struct Refusal<'a> {
 }
 
 impl<'a> Refusal<'a> {
-    /// Creates the refusal for the outcome of a rule that refuses the request.
+    /// Creates the refusal from the outcome of a rule that refused the request.
     pub(crate) fn new(outcome: &'a RuleOutcome, clock: Clock) -> Self {
         let rule = outcome.active.rule();
         match &outcome.answer {
@@ -113,7 +114,7 @@ impl<'a> Refusal<'a> {
         }
     }
 
-    /// Creates the refusal of a request whose key is banned.
+    /// Creates the refusal for a request whose key is banned.
     pub(crate) fn banned(rule: &'a Rule, ban: Ban, now: Nanos) -> Self {
         let wait = ban.lasts(now).map_or(Wait::Never, Wait::For);
         let wait = wait.longer_by(rule.respond.retry_after_jitter, now);
@@ -130,7 +131,7 @@ impl<'a> Refusal<'a> {
         refusal
     }
 
-    /// Creates the refusal of a request without a key, for rules that refuse such requests.
+    /// Creates the refusal for a request without a key, for rules that refuse such requests.
     pub(crate) fn key_missing(rule: &'a Rule) -> Self {
         let name = &rule.name;
         let detail = text(&["the request has no key for rule ", name]);
@@ -142,8 +143,8 @@ impl<'a> Refusal<'a> {
         refusal
     }
 
-    /// Creates the refusal of a request with a value that is too long to be matched, for rules that
-    /// refuse such requests.
+    /// Creates the refusal for a request with a value that is too long to be matched, for rules
+    /// that refuse such requests.
     pub(crate) fn value_too_long(rule: &'a Rule) -> Self {
         let name = &rule.name;
         let detail = text(&["the request has a value that is too long for rule ", name]);
@@ -151,8 +152,8 @@ impl<'a> Refusal<'a> {
         Self::without_bucket(rule, kind, detail, Wait::Never)
     }
 
-    /// Creates the refusal of a request with several values for a part of the key, for rules that
-    /// refuse such requests.
+    /// Creates the refusal for a request with several values for one part of the key, for rules
+    /// that refuse such requests.
     pub(crate) fn key_ambiguous(rule: &'a Rule) -> Self {
         let name = &rule.name;
         let detail = text(&["the request has several values for the key of rule ", name]);
@@ -160,7 +161,7 @@ impl<'a> Refusal<'a> {
         Self::without_bucket(rule, kind, detail, Wait::Never)
     }
 
-    /// Creates the refusal of a request that could not be decided because of a store failure, for
+    /// Creates the refusal for a request that could not be decided because of a store failure, for
     /// rules whose `on_error` is `refuse`.
     pub(crate) fn store_gave_up(rule: &'a Rule) -> Self {
         let name = &rule.name;
@@ -173,7 +174,7 @@ impl<'a> Refusal<'a> {
         Self::without_bucket(rule, kind, detail, Wait::Unknown)
     }
 
-    /// Creates the refusal of a request during an engine outage, for fleets whose `on_outage` is
+    /// Creates the refusal for a request during an engine outage, for fleets whose `on_outage` is
     /// `refuse`.
     pub(crate) fn outage(rule: &'a Rule) -> Self {
         let name = &rule.name;
@@ -241,7 +242,7 @@ impl<'a> Refusal<'a> {
         }
     }
 
-    /// Returns the JSON of a [`ProblemAnswer`](loudou_api::ProblemAnswer).
+    /// Returns a [`ProblemAnswer`](loudou_api::ProblemAnswer) as JSON.
     fn problem(self) -> Vec<u8> {
         let status = Digits::of(self.status.into());
         let mut body = String::with_capacity(PROBLEM_ROOM);

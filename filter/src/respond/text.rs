@@ -1,10 +1,10 @@
-//! Builds strings for responses without the standard library's formatting, which would take more
-//! time than the rest of a refusal.
+//! Builds strings for responses without the standard library's formatting, which would take longer
+//! than the rest of a refusal.
 
 /// Maximum number of decimal digits in a `u64`.
 const MAX_DIGITS: usize = 20;
-/// All numbers below 100, with two digits each, as a lookup table. Most numbers in responses are
-/// below 100.
+/// Lookup table with the two-digit representations of all numbers below 100. Most numbers in
+/// responses are below 100.
 const PAIRS: &str = concat!(
     "00010203040506070809101112131415161718192021222324",
     "25262728293031323334353637383940414243444546474849",
@@ -12,7 +12,7 @@ const PAIRS: &str = concat!(
     "75767778798081828384858687888990919293949596979899",
 );
 
-/// A number formatted in decimal.
+/// A number in decimal representation.
 pub(super) enum Digits {
     Few(&'static str),
     Many {
@@ -55,8 +55,8 @@ impl Digits {
     }
 }
 
-/// Initial capacity of strings, which suffices for most of them, so that they are not reallocated
-/// while they grow.
+/// Initial string capacity, which is large enough to avoid reallocating most strings while they
+/// grow.
 const USUAL_LENGTH: usize = 96;
 
 /// Concatenates strings into a new string with spare capacity.
@@ -94,8 +94,8 @@ pub(super) fn push_json(out: &mut String, text: &str) {
     }
 }
 
-/// Returns true if no byte must be escaped in JSON. Checks eight bytes at a time, because the
-/// strings in a refusal have a few hundred bytes in total.
+/// Returns true if no byte has to be escaped in JSON. Checks eight bytes at a time, because the
+/// strings in a refusal have a total length of a few hundred bytes.
 fn is_plain(text: &[u8]) -> bool {
     let (eights, rest) = text.as_chunks();
     let mut last = *b"........";
@@ -111,14 +111,14 @@ fn is_plain(text: &[u8]) -> bool {
 
 const ONES: u64 = u64::from_le_bytes([1; 8]);
 
-/// Returns a word in which the highest bit of some byte is set if any of the eight bytes is below
-/// `least`. `least` must be at most 128.
+/// Returns a word in which at least one byte has its highest bit set if any of the eight bytes is
+/// below `least`. `least` must be at most 128.
 const fn below(eight: u64, least: u8) -> u64 {
     eight.wrapping_sub(u64::from_le_bytes([least; 8])) & !eight
 }
 
-/// Returns a word in which the highest bit of some byte is set if any of the eight bytes equals
-/// `byte`.
+/// Returns a word in which at least one byte has its highest bit set if any of the eight bytes
+/// equals `byte`.
 const fn equal(eight: u64, byte: u8) -> u64 {
     below(eight ^ u64::from_le_bytes([byte; 8]), 1)
 }

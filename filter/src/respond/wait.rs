@@ -5,14 +5,14 @@ use loudou_limiter::{Decimal, Decision, Limit, Nanos, mix};
 use crate::host::Header;
 use crate::respond::text::Digits;
 
-/// Delay after which a retry of a refused request may be admitted.
+/// Delay after which a refused request may be admitted if it is retried.
 #[derive(Clone, Copy)]
 pub(super) enum Wait {
     /// A retry may be admitted after this time.
     For(Nanos),
-    /// The delay is unknown, because it depends on when other requests end or when a failure ends.
+    /// The delay is unknown, because it depends on when other requests or a failure will end.
     Unknown,
-    /// No retry of the request can be admitted.
+    /// Retries of the request cannot be admitted.
     Never,
 }
 
@@ -52,7 +52,7 @@ impl Wait {
 }
 
 /// Returns `wait` plus a pseudo-random fraction of `jitter` × `wait`. The fraction is a hash of the
-/// time in nanoseconds, which differs between requests.
+/// time in nanoseconds, so that it differs between requests.
 pub(crate) fn jittered(wait: Nanos, jitter: Decimal, at: Nanos) -> Nanos {
     // The early return matters because most rules have no jitter, and a 128-bit division takes
     // hundreds of instructions.

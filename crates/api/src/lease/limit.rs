@@ -4,7 +4,7 @@ use loudou_limiter::bounds::{MAX_AMOUNT, MAX_PERIOD};
 use loudou_limiter::lease::{ENGINE_CLOCK, MAX_ODD_PERIOD};
 use serde::{Deserialize, Serialize};
 
-/// A limit whose state is stored in the engine. The time is measured by the engine's clock.
+/// A limit whose state is stored in the engine. Time is measured by the engine's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "Written")]
 pub enum LeaseLimit {
@@ -12,7 +12,7 @@ pub enum LeaseLimit {
     Leak {
         /// Capacity, in units.
         capacity: u64,
-        /// Units that are refilled per period.
+        /// Units added per period.
         amount: u64,
         /// Period.
         period_ns: u64,
@@ -22,7 +22,7 @@ pub enum LeaseLimit {
     Interval {
         /// Capacity, in units.
         capacity: u64,
-        /// Units that are refilled per interval.
+        /// Units added per interval.
         amount: u64,
         /// Length of an interval.
         interval_ns: u64,
@@ -125,8 +125,8 @@ impl LeaseLimit {
         }
     }
 
-    /// Returns the field, the value and the allowed values of the first number that is out of range. A relay rejects
-    /// the whole call if any limit has a number out of range, so a rule with such a limit cannot be fleet-wide.
+    /// Returns the field, value and allowed values of the first number that is out of range. A relay rejects the entire
+    /// call if any number in a limit is out of range, so a rule with such a limit cannot be fleet-wide.
     pub fn beyond(self) -> Option<(&'static str, u64, String)> {
         let most = u64::from(MAX_AMOUNT);
         let units = |value: u64| (value == 0 || value > most).then(|| format!("1 to {most}"));

@@ -18,15 +18,15 @@ pub const USUAL: Nanos = Nanos::from_secs(600);
 pub struct Ban {
     /// The name of the rule.
     pub rule: String,
-    /// The key, written as in the bucket list.
+    /// The key, formatted as in the bucket list.
     pub key: String,
     /// State of the key after the change.
     pub to: BanTo,
-    /// True if the ban also replaces an earlier ban that would end later.
+    /// True if the ban also replaces an existing ban that would end later.
     pub replaces: bool,
-    /// `ETag` of the ban that the operator saw when deciding, if known.
+    /// `ETag` of the ban that the operator saw when making the decision, if known.
     pub if_match: Option<String>,
-    /// Reason, recorded in the events of this change. May be empty.
+    /// Reason for the change, as recorded in its events. May be empty.
     pub reason: String,
 }
 
@@ -165,7 +165,7 @@ fn lifted(name: &str, answer: &BanAnswer) -> String {
     }
 }
 
-/// Returns an unban of the bucket's key if the key has a ban that can be lifted.
+/// Returns an unban for the bucket's key, if the key has a ban that can be lifted.
 pub(super) fn lift(place: &KeyPlace) -> Option<Ban> {
     let ban = place.bucket.as_ref()?.ban?;
     (ban.by != BanBy::Override).then(|| Ban {
@@ -178,7 +178,7 @@ pub(super) fn lift(place: &KeyPlace) -> Option<Ban> {
     })
 }
 
-/// Returns the fields of the form for a ban.
+/// Returns the fields of the ban form.
 pub(super) fn fields() -> Vec<Asked> {
     vec![
         Asked::time(Prompt::Lasts, &USUAL.to_string()),

@@ -1,5 +1,5 @@
-//! Bans and unbans of one key in all rules. The client sends one request per rule, one after the
-//! other, and collects a result for each.
+//! Bans and unbans of one key in all rules. The client sends one request per rule, one after
+//! another, and collects the results.
 
 use loudou_api::{BanAnswer, RuleView};
 use loudou_rules::config::parse_rule;
@@ -23,17 +23,17 @@ pub struct BanAll {
     pub of: Ban,
     /// The bans to send, one per rule. There is at least one.
     pub bans: Vec<Ban>,
-    /// Rules that are left out because they are not in mode enforce, so a ban would not refuse any
-    /// requests.
+    /// Rules that are left out because they are not in enforce mode, so a ban would not cause any
+    /// requests to be refused.
     pub off: Vec<String>,
-    /// True if `bans` contains every rule in which a request can have the key. False for an undo, which contains only
-    /// the rules that the change affected.
+    /// True if `bans` covers every rule in which a request can have the key. False for an undo, which covers only the
+    /// rules affected by the change.
     pub is_whole: bool,
 }
 
 impl BanAll {
-    /// Creates the ban for the rules in which a request can have the key. Returns the reason if
-    /// there are no such rules. Rules with one bucket for all requests are left out.
+    /// Creates a ban in all rules in which a request can have the key. Returns the reason if there
+    /// are no such rules. Rules with a single bucket for all requests are left out.
     pub fn new(of: &Ban, rules: &[RuleView]) -> Result<Self, String> {
         let of = Ban {
             rule: String::new(),
@@ -83,7 +83,7 @@ impl BanAll {
         }
     }
 
-    /// Returns a note that lists the rules left out, if any.
+    /// Returns a note listing the rules that were left out, if any.
     pub fn left_out(&self) -> Option<String> {
         let off: Vec<&str> = self.off.iter().map(String::as_str).collect();
         (!off.is_empty()).then(|| format!("left out, not in mode enforce: {}", listed(&off)))
@@ -105,7 +105,7 @@ impl BanAll {
         listed(&names)
     }
 
-    /// Returns the bans that succeeded, each with the server's answer.
+    /// Returns the successful bans, each with the server's response.
     pub(super) fn made<'a>(
         &'a self,
         results: &'a [Result<BanAnswer, ClientError>],
@@ -114,7 +114,7 @@ impl BanAll {
         pairs.filter_map(|(ban, result)| Some((ban, result.as_ref().ok()?)))
     }
 
-    /// Describes the outcome if the requests for all rules succeeded.
+    /// Describes the outcome when the requests for all rules have succeeded.
     fn done(&self, answers: &[&BanAnswer]) -> String {
         let (key, places) = (&self.of.key, self.places());
         let unchanged = answers.iter().filter(|answer| !answer.changed).count();
@@ -145,7 +145,7 @@ impl BanAll {
     }
 }
 
-/// Describes why the key cannot be banned in any rule.
+/// Explains why the key cannot be banned in any rule.
 fn no_rule(key: &str, off: &[String], impossible: Option<(&str, Impossible)>) -> String {
     let key = escape(key);
     if !off.is_empty() {
@@ -167,7 +167,7 @@ fn no_rule(key: &str, off: &[String], impossible: Option<(&str, Impossible)>) ->
     )
 }
 
-/// Lists names, for example `a, b, c and 12 more`.
+/// Formats a list of names, for example `a, b, c and 12 more`.
 fn listed(names: &[&str]) -> String {
     let shown: Vec<&str> = names.iter().copied().take(MAX_NAMED).collect();
     let more = match names.len().saturating_sub(MAX_NAMED) {
@@ -218,7 +218,7 @@ impl Verb for BanAll {
         Some(line.because(&of.reason).at(url).text())
     }
 
-    /// Sends all bans. If one fails, the others are still sent.
+    /// Sends all bans. If one fails, the remaining ones are still sent.
     fn send(&self, client: &Client, _dry_run: bool) -> Result<Answer, ClientError> {
         let results = self.bans.iter().map(|ban| ban.act(client)).collect();
         Ok(Answer::BanAll(results))
@@ -263,7 +263,7 @@ impl Verb for BanAll {
     }
 }
 
-/// Undo of a ban or unban in several rules. It contains only the rules in which the ban changed.
+/// An undo for a ban or unban in several rules. Covers only the rules in which the ban changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BanAllUndo {
     pub(super) key: String,
@@ -273,7 +273,7 @@ pub struct BanAllUndo {
 }
 
 impl BanAllUndo {
-    /// Returns an undo of `change`, or `None` if there is nothing to undo.
+    /// Returns an undo for `change`, or `None` if there is nothing to undo.
     pub(super) fn new(
         change: &BanAll,
         results: &[Result<BanAnswer, ClientError>],
@@ -295,8 +295,8 @@ impl BanAllUndo {
         !change.is_whole && bans.any(|ban| self.undos.iter().any(|undo| undo.sends(ban)))
     }
 
-    /// Returns the change that performs the undo, and the question to ask before sending it.
-    /// Returns `None` if there is nothing left to undo.
+    /// Returns the change that performs the undo, and the confirmation question to ask before
+    /// sending it. Returns `None` if there is nothing left to undo.
     pub(super) fn ask(
         &self,
         server_ns: u64,

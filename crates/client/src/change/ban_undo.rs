@@ -1,4 +1,5 @@
-//! Undoes bans. If another operator has changed the ban in the meantime, the question says so.
+//! Undoes bans. If another operator has changed the ban in the meantime, the confirmation question
+//! says so.
 
 use loudou_api::{BanAnswer, BanBy, BanView};
 use loudou_limiter::Nanos;
@@ -8,7 +9,7 @@ use super::verb::{Question, undo_reason};
 use loudou_words::meaning::{banned, imposed};
 use loudou_words::num::whole_seconds;
 
-/// Undo of a ban or unban that this program sent.
+/// An undo for a ban or unban sent by this program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BanUndo {
     pub(super) rule: String,
@@ -26,11 +27,11 @@ pub struct BanUndo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Back {
     Free,
-    /// Banned until this time, or until an operator unbans the key.
+    /// Banned until this time, or indefinitely until an operator unbans the key.
     Banned(Option<u64>),
 }
 
-/// The ban after a change, if any, and the server's time of the change.
+/// The ban after a change, if any, and the server time of the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Made {
     ban: Option<BanView>,
@@ -46,10 +47,10 @@ impl Made {
     }
 }
 
-/// Ban of a bucket according to the last poll.
+/// A bucket's ban, as of the last poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// The bucket was not read, or not since the change.
+    /// The bucket has not been read since the change.
     Unknown,
     /// The bucket no longer exists.
     Gone,
@@ -58,7 +59,7 @@ pub enum Seen {
 }
 
 impl BanUndo {
-    /// Returns an undo of `change`, or `None` if there is nothing to undo.
+    /// Returns an undo for `change`, or `None` if there is nothing to undo.
     pub(super) fn new(change: &Ban, answer: &BanAnswer, outcome: &str) -> Option<Self> {
         if !answer.changed {
             return None;
@@ -95,22 +96,22 @@ impl BanUndo {
         self.made = Some(Made::new(answer));
     }
 
-    /// Returns the server's time of the change. Only a later poll can show whether another operator
+    /// Returns the server time of the change. Only a later poll can show whether another operator
     /// has changed the ban.
     pub(super) fn made_at_ns(&self) -> Option<u64> {
         self.made.map(|made| made.at_ns)
     }
 
-    /// Describes the ban after the change and the current ban if the two differ.
+    /// Describes the ban after the change and the current ban, if the two differ.
     pub(super) fn since(&self, server_ns: u64, seen: Seen) -> Option<String> {
         let (made, now) = self.changed(seen)?;
         let state = |ban| state(ban, server_ns);
         Some(format!("your change: {}; now: {}", state(made), state(now)))
     }
 
-    /// Returns the change that performs the undo, and the question to ask before sending it.
-    /// `server_ns` is the server's clock. A temporary ban is restored for its remaining time.
-    /// Returns `None` if there is nothing left to undo.
+    /// Returns the change that performs the undo, and the confirmation question to ask before
+    /// sending it. `server_ns` is the server's clock. A temporary ban is restored for its remaining
+    /// time. Returns `None` if there is nothing left to undo.
     pub(super) fn ask(&self, server_ns: u64, seen: Seen) -> Option<(Question, Ban)> {
         if self.is_over(server_ns, seen) {
             return None;
@@ -152,7 +153,7 @@ impl BanUndo {
         Some((question, change))
     }
 
-    /// Returns true if the ban has expired or was lifted, so there is nothing to undo.
+    /// Returns true if the ban has expired or been lifted, so there is nothing to undo.
     fn is_over(&self, server_ns: u64, seen: Seen) -> bool {
         let ends = |until: Option<u64>| until.is_some_and(|at| at <= server_ns);
         match (self.back, self.made) {
@@ -165,7 +166,7 @@ impl BanUndo {
         }
     }
 
-    /// Returns the ban after the change and the current ban if the two differ.
+    /// Returns the ban after the change and the current ban, if the two differ.
     fn changed(&self, seen: Seen) -> Option<(Option<BanView>, Option<BanView>)> {
         let now = match seen {
             Seen::Unknown => return None,
@@ -176,8 +177,8 @@ impl BanUndo {
         (made != now).then_some((made, now))
     }
 
-    /// Returns the `ETag` of the ban that the question shows. Returns `None` if an override hides
-    /// the ban.
+    /// Returns the `ETag` of the ban shown in the question. Returns `None` if an override hides the
+    /// ban.
     fn if_match(&self, seen: Seen) -> Option<String> {
         let ban = match seen {
             Seen::Unknown => self.made?.ban,

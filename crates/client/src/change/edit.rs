@@ -1,4 +1,4 @@
-//! Edits of rules, and the removal of such edits.
+//! Rule edits and their removal.
 
 use loudou_api::{EditAnswer, EditView, OverrideView, RuleView};
 use loudou_limiter::{Carry, Nanos};
@@ -20,12 +20,13 @@ pub struct Edit {
     pub rule: String,
     /// State of the rule after the change.
     pub to: EditTo,
-    /// The rule as the operator saw it when deciding. If the edit starts a trial, this is the rule
-    /// that the trial is based on. The request is conditional on this rule's generation.
+    /// The rule as the operator saw it when making the decision. If the edit starts a trial, this
+    /// is the rule on which the trial is based. The request is conditional on this rule's
+    /// generation.
     pub seen: Box<RuleView>,
-    /// Selects how the levels of live buckets are converted.
+    /// How to convert the levels of live buckets.
     pub carry: Carry,
-    /// Reason, recorded in the events of this change. May be empty.
+    /// Reason for the change, as recorded in its events. May be empty.
     pub reason: String,
 }
 
@@ -38,11 +39,11 @@ pub enum EditTo {
         body: Value,
         /// Lifetime of the edit. `None` if the edit does not expire.
         expires_after: Option<Nanos>,
-        /// True if the expiry of the rule's current edit is kept. If the edit is then repeated at
-        /// another Envoy, it keeps the expiry of that Envoy's current edit.
+        /// True to preserve the expiry of the rule's current edit. When the edit is repeated on
+        /// another Envoy, it preserves the expiry of that Envoy's current edit.
         keeps_end: bool,
     },
-    /// Restores the rule as configured.
+    /// Restores the configured rule.
     Drop,
 }
 
@@ -154,8 +155,8 @@ impl Verb for Edit {
 }
 
 impl Edit {
-    /// Returns the beginning of the command, up to the rule name. Adds `--trial` if the edit
-    /// affects a trial.
+    /// Returns the first part of the command, up to and including the rule name. Includes `--trial`
+    /// if the edit affects a trial.
     fn line(&self, verb: &'static str) -> CommandLine {
         match tried(&self.rule) {
             Some(rule) => CommandLine::new(verb).word(rule).flag("--trial"),
@@ -206,8 +207,8 @@ impl Edit {
         }
     }
 
-    /// Returns the rule as it will be without its edit: the configured rule with the overrides that
-    /// were edited individually.
+    /// Returns the rule as it will be without its edit: the configured rule plus any individually
+    /// edited overrides.
     pub fn without(&self) -> Value {
         let mut rule = self.seen.base.clone();
         let now = self.seen.rule.get("overrides");
@@ -223,8 +224,8 @@ impl Edit {
         rule
     }
 
-    /// Adapts this change to the rule at another Envoy. Returns an error if the rule there lacks a
-    /// limit that the change modifies. Parts of the rule that the change does not modify keep the
+    /// Adapts this change to the rule on another Envoy. Returns an error if the rule there lacks a
+    /// limit modified by the change. Parts of the rule that the change does not modify retain the
     /// other Envoy's values.
     pub fn at_another(&self, rule: RuleView, now_ns: u64) -> Result<Self, String> {
         let mut edit = self.clone();
@@ -233,8 +234,8 @@ impl Edit {
             let mut parts = Map::new();
             let limits = changed_limits(&self.seen.rule, body, &rule.rule)?;
             parts.extend(limits.map(|limits| ("limits".to_owned(), limits)));
-            // If the change modifies only the expiry, the body contains the mode, because a body
-            // must not be empty.
+            // If the change modifies only the expiry, the body contains the mode, because an empty
+            // body is not allowed.
             let mode = body
                 .get("mode")
                 .filter(|mode| self.seen.rule.get("mode") != Some(mode));
@@ -246,8 +247,8 @@ impl Edit {
         Ok(edit)
     }
 
-    /// Copies the expiry of the current edit of `rule`, unless the user has typed another expiry.
-    /// The value in the form is not used, because it is rounded.
+    /// Copies the expiry of the current edit of `rule`, unless the user has entered a different
+    /// one. The form's value is not used, because it is rounded.
     pub fn keep_end(&mut self, rule: &RuleView, now_ns: u64) {
         let EditTo::Put {
             expires_after,
@@ -258,7 +259,7 @@ impl Edit {
             return;
         };
         let until_ns = rule.edit.as_ref().and_then(|edit| edit.expires_at_ns);
-        // An edit that has just expired gets a lifetime of one second.
+        // An edit that has just expired is given a lifetime of one second.
         let left = |until_ns: u64| until_ns.saturating_sub(now_ns).max(1_000_000_000);
         *expires_after = until_ns.map(|until_ns| whole_seconds(left(until_ns)));
     }
@@ -313,7 +314,7 @@ fn changed_limits(before: &Value, body: &Value, rule: &Value) -> Result<Option<V
     Ok(Some(json!(limits)))
 }
 
-/// Returns the limits of a rule, without fields that have their default value.
+/// Returns a rule's limits, omitting fields that have their default value.
 fn limits_of(rule: &Value) -> Vec<Map<String, Value>> {
     let limits = rule
         .get("limits")
@@ -326,14 +327,14 @@ fn limits_of(rule: &Value) -> Vec<Map<String, Value>> {
         .collect()
 }
 
-/// Undo of an edit that this program sent.
+/// An undo for an edit sent by this program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EditUndo {
     /// The rule after the edit.
     pub(super) after: RuleView,
     /// Limits and mode of the rule before the edit.
     before: Value,
-    /// The edit that this edit replaced, if any.
+    /// The earlier edit that was replaced, if any.
     earlier: Option<EditView>,
     carry: Carry,
     /// One-line outcome of the edit.
@@ -341,7 +342,7 @@ pub struct EditUndo {
 }
 
 impl EditUndo {
-    /// Returns an undo of `edit`, or `None` if the edit had no effect.
+    /// Returns an undo for `edit`, or `None` if the edit had no effect.
     pub(super) fn new(edit: &Edit, answer: &Answer) -> Option<Self> {
         let Answer::Edit(answer) = answer else {
             return None;
@@ -349,13 +350,13 @@ impl EditUndo {
         (!answer.change.is_empty()).then(|| Self {
             after: answer.after.clone(),
             before: body_of(&edit.rule, &answer.before),
-            // A new trial has no earlier edit, although the rule that it is based on may have one.
+            // A new trial has no earlier edit, although the rule it is based on may have one.
             earlier: edit
                 .seen
                 .edit
                 .clone()
                 .filter(|_| edit.seen.name == edit.rule),
-            // The undo cannot restore levels that the edit has reset, so it does not reset them a
+            // The undo cannot restore levels that the edit has reset, so it avoids resetting them a
             // second time.
             carry: match edit.carry {
                 Carry::Reset => Carry::default(),
@@ -365,8 +366,8 @@ impl EditUndo {
         })
     }
 
-    /// Returns the edit that performs the undo, and the question to ask before sending it.
-    /// `server_ns` is the server's clock. An earlier edit is restored for its remaining time.
+    /// Returns the edit that performs the undo, and the confirmation question to ask before sending
+    /// it. `server_ns` is the server's clock. An earlier edit is restored for its remaining time.
     /// Without an earlier edit, the configured rule is restored.
     pub(super) fn ask(&self, server_ns: u64) -> (Question, Edit) {
         let left = self
@@ -401,7 +402,7 @@ impl EditUndo {
     }
 }
 
-/// Returns the parts of a rule that an edit replaces. An edit of a trial has no mode.
+/// Returns the parts of a rule that an edit can replace. An edit of a trial has no mode.
 fn body_of(name: &str, rule: &Value) -> Value {
     let mut body = Map::new();
     let parts: &[&str] = match tried(name) {

@@ -1,29 +1,30 @@
-//! Forms for changes to one key. This module describes the fields, and the terminal app draws them.
+//! Forms for changes to a single key. This module defines the fields, and the terminal app draws
+//! them.
 
 use loudou_api::{BucketView, EditView, MAX_REASON, RuleView};
 use loudou_limiter::{DURATION_FORM, Nanos};
 
-/// The key that a change affects, with its rule and bucket if known.
+/// The key affected by a change, with its rule and bucket if known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeyPlace {
     /// The name of the rule.
     pub rule: String,
-    /// The key, written as in the bucket list.
+    /// The key, formatted as in the bucket list.
     pub key: String,
-    /// The rule as last read, if known.
+    /// The rule as of the last read, if known.
     pub seen: Option<Box<RuleView>>,
-    /// The bucket as last read, if known.
+    /// The bucket as of the last read, if known.
     pub bucket: Option<Box<BucketView>>,
     /// The server's clock.
     pub now_ns: u64,
-    /// Factor by which the limits would have to be raised to meet the key's demand, if known. The
-    /// form for an override is prefilled with this factor.
+    /// Factor by which to raise the limits to meet the key's demand, if known. The override form is
+    /// prefilled with this factor.
     pub scale: Option<String>,
 }
 
-/// Returns the remaining time of an edit, as the initial value of a form field. The time is rounded
-/// up to whole seconds (up to 10 minutes), minutes (up to 2 days) or hours. Empty if the edit does
-/// not expire.
+/// Returns an edit's remaining lifetime, as the initial value of a form field. It is rounded up to
+/// whole seconds (for up to 10 minutes), minutes (for up to 2 days) or hours. Empty if the edit
+/// does not expire.
 pub fn time_left(edit: &EditView, now_ns: u64) -> String {
     const SECOND: u64 = 1_000_000_000;
     let Some(until_ns) = edit.expires_at_ns else {
@@ -59,12 +60,12 @@ pub enum Prompt {
     Scale,
     /// Lifetime of an override.
     Expires,
-    /// Reason, recorded in the event of the change.
+    /// Reason for the change, as recorded in its event.
     Reason,
 }
 
 impl Prompt {
-    /// Returns the label of the field.
+    /// Returns the field's label.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Lasts => "for",
@@ -75,7 +76,7 @@ impl Prompt {
         }
     }
 
-    /// Returns the hint of the field.
+    /// Returns the field's hint.
     pub const fn hint(self) -> &'static str {
         match self {
             Self::Lasts => "such as 10m; empty: until unbanned",
@@ -117,7 +118,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Creates a field for a duration. Its default is replaced when the user types.
+    /// Creates a field for a duration. Its default value is replaced as soon as the user types.
     pub(super) fn time(prompt: Prompt, default: &str) -> Self {
         Self {
             value: default.to_owned(),
@@ -137,7 +138,7 @@ impl Asked {
     }
 }
 
-/// The values that the user has typed or selected.
+/// The values typed or selected by the user.
 #[derive(Clone, Debug, Default)]
 pub struct Typed(pub Vec<(Prompt, String)>);
 
@@ -148,7 +149,7 @@ impl Typed {
     }
 }
 
-/// A validation error, and the field at which it is shown.
+/// A validation error, and the field next to which it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
     /// The field.

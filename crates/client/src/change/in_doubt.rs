@@ -1,6 +1,6 @@
-//! Handles changes in doubt. A change is in doubt if the client received no answer that shows
-//! whether the change was made. A later poll shows whether the change is in effect, and the change
-//! can be undone.
+//! Handles in-doubt changes. A change is in doubt if the client has received no response showing
+//! whether it was made. A later poll shows whether the change is in effect, and the change can then
+//! be undone.
 
 use loudou_api::{BanAnswer, BanBy, BanView, BucketView, EditAnswer, EditView, RuleView};
 
@@ -12,7 +12,7 @@ use super::verb::Answer;
 use super::{Change, Undo};
 use loudou_words::meaning::banned;
 
-/// Result of an attempt to undo a change in doubt.
+/// Result of an attempt to undo an in-doubt change.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DoubtUndo {
     /// The change was not made, so there is nothing to undo.
@@ -23,14 +23,14 @@ pub enum DoubtUndo {
     Endless,
 }
 
-/// The known state of the server before and after the change.
+/// The server's state before and after the change, as far as it is known.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerState<'a> {
     /// The key's ban before the change.
     pub before: Option<BanView>,
-    /// The key's ban after the change. [`Seen::Unknown`] if it has not been read since the change.
+    /// The key's ban after the change, or [`Seen::Unknown`] if it has not been read since.
     pub ban: Seen,
-    /// The rule as last read.
+    /// The rule as of the last read.
     pub rule: Option<&'a RuleView>,
     /// True if `rule` was read after the change.
     pub is_read: bool,
@@ -39,7 +39,7 @@ pub struct ServerState<'a> {
 }
 
 impl Change {
-    /// Returns the edit of the rule or of the key's override that this change would replace.
+    /// Returns the edit, of the rule or of the key's override, that this change would replace.
     fn edit_in<'a>(&self, rule: &'a RuleView) -> Option<&'a EditView> {
         match self {
             Self::Edit(_) => rule.edit.as_ref(),
@@ -52,14 +52,14 @@ impl Change {
         }
     }
 
-    /// Returns an undo for this change, which is in doubt.
+    /// Returns an undo for this in-doubt change.
     pub fn doubt(&self, server: &ServerState<'_>) -> DoubtUndo {
         let answer = match self {
             Self::Edit(Edit { seen, reason, .. })
             | Self::Override(Override { seen, reason, .. }) => {
                 server.edited(seen, |now| {
                     let (before, now) = (self.edit_in(seen), self.edit_in(now));
-                    // An edit with a different reason was made by another operator.
+                    // An edit with a different reason must have been made by another operator.
                     before != now && now.is_none_or(|now| now.reason == *reason)
                 })
             }
@@ -76,7 +76,7 @@ impl Change {
 }
 
 impl ServerState<'_> {
-    /// Describes the current state of the rule or key that `change` affects. `None` if that state
+    /// Describes the current state of the rule or key affected by `change`. `None` if that state
     /// has not been read since the change.
     pub fn words(&self, change: &Change) -> Option<String> {
         let edited = |edit: Option<&EditView>| match edit {
@@ -95,8 +95,8 @@ impl ServerState<'_> {
         }
     }
 
-    /// Reconstructs the answer to a change of the rule `seen`. Returns `None` if the change was not
-    /// made: the rule was read after the change, and `own` returns false for it.
+    /// Reconstructs the response to a change to the rule `seen`. Returns `None` if the change was
+    /// not made: the rule was read after the change, and `own` returns false for it.
     fn edited(&self, seen: &RuleView, own: impl Fn(&RuleView) -> bool) -> Option<Answer> {
         let after = self.rule?;
         (!self.is_read || own(after)).then(|| {
@@ -110,7 +110,7 @@ impl ServerState<'_> {
         })
     }
 
-    /// Reconstructs the answer to a ban or unban. Returns `None` if the key's ban was read after
+    /// Reconstructs the response to a ban or unban. Returns `None` if the key's ban was read after
     /// the change and shows that the change is not in effect.
     fn banned(&self, bans: bool) -> Option<Answer> {
         let ban = match self.ban {

@@ -1,4 +1,4 @@
-//! Overrides, which replace a rule's limits for one key, and the removal of overrides.
+//! Setting and removing overrides, which replace a rule's limits for a single key.
 
 use loudou_api::{EditAnswer, RuleView};
 use loudou_limiter::{Decimal, Limits, Nanos};
@@ -13,7 +13,7 @@ use super::verb::{Answer, OutcomeText, Question, Verb, details, difference, undo
 use crate::command_line::CommandLine;
 use crate::{Client, ClientError, OverrideRequest};
 
-/// Kinds of overrides that the form offers.
+/// Kinds of override offered by the form.
 const GIVES: [&str; 4] = ["scale", "unlimited", "banned", REMOVE];
 /// Form option that removes the edited override.
 const REMOVE: &str = "remove";
@@ -23,16 +23,16 @@ const REMOVE: &str = "remove";
 pub struct Override {
     /// The name of the rule.
     pub rule: String,
-    /// The key, written as in the bucket list.
+    /// The key, formatted as in the bucket list.
     pub key: String,
     /// The override. `None` removes the edited override and restores the configured override, if
     /// any.
     pub gives: Option<Value>,
     /// Lifetime of the override. `None` if the override does not expire.
     pub expires_after: Option<Nanos>,
-    /// The rule as the operator saw it when deciding.
+    /// The rule as the operator saw it when making the decision.
     pub seen: Box<RuleView>,
-    /// Reason, recorded in the events of this change. May be empty.
+    /// Reason for the change, as recorded in its events. May be empty.
     pub reason: String,
 }
 
@@ -146,8 +146,8 @@ impl Override {
         numbers().unwrap_or_default()
     }
 
-    /// Returns the key's current limits: the rule's limits, or the limits of the override that
-    /// applies to the key.
+    /// Returns the key's current limits: those set by the override that applies to it, or else the
+    /// rule's limits.
     fn limits_now(&self, limits: Limits) -> Limits {
         let own = in_force(&self.seen, &self.key);
         let own = own.and_then(|gives| match gives.get("scale") {
@@ -163,12 +163,12 @@ fn scale_text(scale: &Value) -> String {
     text.unwrap_or_else(|| scale.to_string())
 }
 
-/// Returns the limits of the rule, if this version can parse them.
+/// Returns the rule's limits, if this version can parse them.
 fn limits(rule: &RuleView) -> Option<Limits> {
     parse_limits(rule.rule.get("limits")?).ok()
 }
 
-/// Returns the override that the rule lists for exactly this key.
+/// Returns the rule's override for exactly this key.
 fn current<'a>(rule: &'a RuleView, key: &str) -> Option<&'a Value> {
     rule.rule.get("overrides")?.get(key)
 }
@@ -191,7 +191,7 @@ fn in_force<'a>(rule: &'a RuleView, key: &str) -> Option<&'a Value> {
     all.get(key).or_else(longest)
 }
 
-/// Returns the fields of the form for an override, filled with the current values.
+/// Returns the fields of the override form, filled in with the current values.
 pub(super) fn fields(place: &KeyPlace) -> Vec<Asked> {
     let current = place
         .seen
@@ -222,14 +222,14 @@ pub(super) fn fields(place: &KeyPlace) -> Vec<Asked> {
     ]
 }
 
-/// Returns the remaining time of a key's edited override.
+/// Returns the time until a key's edited override expires.
 fn left(place: &KeyPlace) -> Option<String> {
     let mut all = place.seen.as_ref()?.overrides.iter();
     let edited = all.find(|edited| edited.key == place.key)?;
     Some(time_left(&edited.edit, place.now_ns))
 }
 
-/// Describes how the expiry in the form differs from the expiry of the override that it replaces.
+/// Describes how the expiry in the form differs from the expiry of the override being replaced.
 /// `None` if they are equal or there is nothing to replace.
 pub(super) fn other_end(place: &KeyPlace, typed: &Typed) -> Option<String> {
     let before = left(place).filter(|_| typed.get(Prompt::Gives) != REMOVE)?;
@@ -269,7 +269,7 @@ fn no_edited(rule: &RuleView, key: &str) -> Option<Wrong> {
     })
 }
 
-/// Returns the override from the form, or `None` if the edited override is to be removed.
+/// Returns the override entered in the form, or `None` if the edited override is to be removed.
 fn gives(typed: &Typed) -> Option<Value> {
     match typed.get(Prompt::Gives) {
         REMOVE => None,
@@ -296,12 +296,12 @@ pub(super) fn of_form(place: &KeyPlace, typed: &Typed) -> Option<Override> {
     })
 }
 
-/// Undo of an override, or of its removal, that this program sent.
+/// An undo for an override, or its removal, sent by this program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OverrideUndo {
     pub(super) rule: String,
     pub(super) key: String,
-    /// The edited override before the change, with its expiry. `None` if there was none.
+    /// The edited override before the change, including its expiry. `None` if there was none.
     earlier: Option<(Value, Option<u64>)>,
     /// The rule after the change.
     after: Box<RuleView>,
@@ -310,7 +310,7 @@ pub struct OverrideUndo {
 }
 
 impl OverrideUndo {
-    /// Returns an undo of `change`, or `None` if the change had no effect.
+    /// Returns an undo for `change`, or `None` if the change had no effect.
     pub(super) fn new(change: &Override, answer: &Answer, outcome: &str) -> Option<Self> {
         let Answer::Edit(answer) = answer else {
             return None;
@@ -338,8 +338,9 @@ impl OverrideUndo {
             && change.reason == undo_reason(&self.change)
     }
 
-    /// Returns the change that performs the undo, and the question to ask before sending it.
-    /// `server_ns` is the server's clock. A temporary override is restored for its remaining time.
+    /// Returns the change that performs the undo, and the confirmation question to ask before
+    /// sending it. `server_ns` is the server's clock. A temporary override is restored for its
+    /// remaining time.
     pub(super) fn ask(&self, server_ns: u64) -> (Question, Override) {
         let over = |(_, until): &&(Value, Option<u64>)| until.is_some_and(|at| at <= server_ns);
         let earlier = self.earlier.as_ref().filter(|earlier| !over(earlier));
@@ -366,7 +367,7 @@ impl OverrideUndo {
 
 // Compares limits before and after a change: `burst: 40 → 400 at once, 10/s → 100/s`.
 
-/// Returns one line for each limit that the key has after the change.
+/// Returns one line for each of the key's limits after the change.
 pub(super) fn compared(before: &Limits, after: &Limits) -> Vec<String> {
     let lines = after.iter().map(|after| {
         let new = after.algorithm();

@@ -1,11 +1,11 @@
-//! Resets of buckets. A reset cannot be undone.
+//! Bucket resets. A reset cannot be undone.
 
 use super::form::KeyPlace;
 use super::verb::{Answer, OutcomeText, Question, Verb, key_of_rule};
 use crate::command_line::CommandLine;
 use crate::{ActRequest, Client, ClientError};
 
-/// Reason recorded for resets from the terminal app.
+/// Reason recorded for resets made in the terminal app.
 const FROM_THE_SCREEN: &str = "from the screen";
 
 /// A reset of a bucket.
@@ -13,9 +13,9 @@ const FROM_THE_SCREEN: &str = "from the screen";
 pub struct Reset {
     /// The name of the rule.
     pub rule: String,
-    /// The key, written as in the bucket list.
+    /// The key, formatted as in the bucket list.
     pub key: String,
-    /// Reason, recorded in the events of this change. May be empty.
+    /// Reason for the change, as recorded in its events. May be empty.
     pub reason: String,
 }
 
@@ -70,7 +70,7 @@ impl Verb for Reset {
     }
 }
 
-/// Creates a reset of the bucket at `place`.
+/// Creates a reset for the bucket at `place`.
 pub(super) fn at(place: &KeyPlace) -> Reset {
     Reset {
         rule: place.rule.clone(),

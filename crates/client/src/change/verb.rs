@@ -1,4 +1,5 @@
-//! Operations that every kind of change implements: question, preview, sending and outcome.
+//! Operations that every kind of change implements: confirmation question, preview, sending and
+//! outcome.
 
 use loudou_api::{BanAnswer, EditAnswer, ResetAnswer};
 
@@ -16,10 +17,11 @@ pub trait Verb {
     /// Returns the question to ask before sending the change.
     fn question(&self) -> Question;
 
-    /// Returns a command line that makes the same change. `None` if that command would need a file.
+    /// Returns an equivalent command line. `None` if the command would need a file.
     fn command(&self, url: Option<&str>) -> Option<String>;
 
-    /// Returns the rule before and after the change, if this kind of change can be previewed.
+    /// Returns the rule before and after the change, or `None` if this kind of change cannot be
+    /// previewed.
     fn preview(&self, _client: &Client) -> Result<Option<EditAnswer>, ClientError> {
         Ok(None)
     }
@@ -27,7 +29,7 @@ pub trait Verb {
     /// Sends the change once. Only edits and overrides support dry runs.
     fn send(&self, client: &Client, dry_run: bool) -> Result<Answer, ClientError>;
 
-    /// Describes the outcome.
+    /// Describes the outcome of the change.
     fn outcome(&self, answer: &Answer) -> OutcomeText;
 }
 
@@ -43,21 +45,21 @@ pub struct Question {
     pub detail: Vec<String>,
 }
 
-/// The server's answer to a change.
+/// The server's response to a change.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// Answer to an edit of a rule or an override.
+    /// Response to an edit of a rule or an override.
     Edit(Box<EditAnswer>),
-    /// Answer to a ban or unban.
+    /// Response to a ban or unban.
     Ban(Box<BanAnswer>),
     /// Results of a ban or unban in several rules, one per rule.
     BanAll(Vec<Result<BanAnswer, ClientError>>),
-    /// Answer to a reset.
+    /// Response to a reset.
     Reset(Box<ResetAnswer>),
 }
 
 impl Answer {
-    /// Returns the errors of a change that has succeeded only in some rules.
+    /// Returns the errors from a change that succeeded in only some of the rules.
     pub fn failures(&self) -> impl Iterator<Item = &ClientError> {
         let results = match self {
             Self::BanAll(results) => results.as_slice(),
@@ -70,7 +72,7 @@ impl Answer {
 /// Description of an outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutcomeText {
-    /// The outcome for the command line, escaped, with rule and key.
+    /// The outcome for the command line, escaped, including the rule and key.
     pub line: String,
     /// The outcome for the terminal app.
     pub toast: String,
@@ -81,19 +83,19 @@ pub(super) fn key_of_rule(rule: &str, key: &str) -> String {
     format!("{} of {}", escape(key), escape(rule))
 }
 
-/// Returns the details with which every question about a key begins.
+/// Returns the details shown first in every question about a key.
 pub(super) fn details(rule: &str, reason: &str) -> Vec<String> {
     std::iter::once(format!("rule {rule}"))
         .chain(reason_line(reason))
         .collect()
 }
 
-/// Returns the reason as a line of details, or `None` if the reason is empty.
+/// Returns the reason as a detail line, or `None` if the reason is empty.
 pub(super) fn reason_line(reason: &str) -> Option<String> {
     (!reason.is_empty()).then(|| format!("reason: {reason}"))
 }
 
-/// Describes the difference that an edit has made, in one line.
+/// Summarises the effect of an edit in one line.
 pub(super) fn difference(change: &str) -> &str {
     if change.is_empty() {
         "no difference"
@@ -102,7 +104,7 @@ pub(super) fn difference(change: &str) -> &str {
     }
 }
 
-/// Returns the reason that an undo records.
+/// Returns the reason to record for an undo.
 pub(super) fn undo_reason(change: &str) -> String {
     format!("undo of: {change}").chars().take(120).collect()
 }

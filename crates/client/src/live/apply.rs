@@ -1,4 +1,4 @@
-//! Applies the live changes of one Envoy process to another one. It repeats the API calls, with the
+//! Applies one Envoy process's live changes to another. The API calls are repeated, with the
 //! remaining lifetime of each change.
 
 use std::collections::BTreeMap;
@@ -18,9 +18,9 @@ use crate::clock::Clock;
 use crate::{Client, ClientError};
 use loudou_words::num::whole_seconds;
 
-/// Maximum number of previews of a change if other operators keep changing the same rule.
+/// Maximum number of times to preview a change while other operators keep changing the same rule.
 const MAX_TRIES: usize = 5;
-/// Suffix of the reason of every imported change.
+/// Suffix appended to the reason of every imported change.
 const MARK: &str = "(imported)";
 
 /// The Envoy to which changes are applied.
@@ -35,26 +35,26 @@ pub struct Target<'a> {
     rules: Vec<RuleView>,
     /// True for a dry run, which changes nothing.
     pub dry_run: bool,
-    /// Set if no further calls are made, for example because Envoy has restarted. Contains the
-    /// reason.
+    /// Set if no further calls are to be made, for example because Envoy has restarted. Contains
+    /// the reason.
     gone: Option<String>,
 }
 
-/// Outcome of applying one item.
+/// Outcome of applying an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// The change was applied, or would be applied without the dry run. The string describes the
-    /// difference.
+    /// The change was applied, or would have been applied if this were not a dry run. The string
+    /// describes the difference.
     Applied(String),
     /// Skipped, because the change is already in effect.
     SoAlready,
     /// Skipped, because the change has expired.
     Ended,
-    /// Failed, because this Envoy does not have the rule.
+    /// Failed, because the rule does not exist on this Envoy.
     UnknownRule {
-        /// Names of this Envoy's rules, separated by commas.
+        /// Comma-separated names of this Envoy's rules.
         known: String,
-        /// Suggestion: the rule of this Envoy whose name is most similar.
+        /// Suggestion: this Envoy's rule with the most similar name.
         meant: Option<String>,
     },
     /// Failed. The string contains the reason.
@@ -67,7 +67,7 @@ impl Done {
         matches!(self, Self::UnknownRule { .. } | Self::Failed(_))
     }
 
-    /// Describes the outcome, for tables and messages.
+    /// Describes the outcome, for use in tables and messages.
     pub fn words(&self, dry_run: bool) -> String {
         match self {
             Self::Applied(change) if dry_run => format!("would apply: {change}"),
@@ -81,7 +81,7 @@ impl Done {
 }
 
 impl<'a> Target<'a> {
-    /// Reads the rules and clocks of an Envoy.
+    /// Reads an Envoy's rules and clocks.
     pub fn read(client: &'a Client, dry_run: bool) -> Result<Self, ClientError> {
         let clock = Clock::start();
         let status = client.status()?;
@@ -99,7 +99,7 @@ impl<'a> Target<'a> {
         })
     }
 
-    /// Returns the current time of the server's wall clock.
+    /// Returns the current time on the server's wall clock.
     pub fn unix_ms(&self) -> u64 {
         let age = self.clock.now().since(self.read_at);
         self.clocks.unix_ms.saturating_add(age.as_millis())
@@ -108,11 +108,11 @@ impl<'a> Target<'a> {
     /// Applies items and returns the outcome of each.
     ///
     /// The order of items matters only in four cases. An edit is applied before the overrides of
-    /// its rule, because the edit may replace them. Bans are applied before edits. An edit may
-    /// switch off enforcement, and a rule that is not enforced keeps its bans but does not accept
-    /// new ones. Trials are applied last, because a trial starts with the overrides of its rule.
-    /// Conversely, an edit may switch on enforcement and so make a ban possible. Failed items are
-    /// therefore retried once at the end.
+    /// its rule, because the edit may replace them. Bans are applied before edits. An edit may turn
+    /// enforcement off, and a rule that is not enforced keeps its bans but does not accept new
+    /// ones. Trials are applied last, because a trial starts with its rule's overrides. Conversely,
+    /// an edit may turn enforcement on, making a ban possible. Failed items are therefore retried
+    /// once at the end.
     pub fn apply_all<'i>(&mut self, items: impl Iterator<Item = &'i Item>) -> Vec<Done> {
         let (bans, rest): (Vec<_>, Vec<_>) = items
             .enumerate()
@@ -179,9 +179,9 @@ impl<'a> Target<'a> {
             .iter()
             .flat_map(|bucket| [bucket.ban, bucket.hidden_ban]);
         let ours = bans.flatten().find(|ban| ban.by == BanBy::Operator);
-        // The clocks were read earlier, but the difference between them does not change.
+        // The clocks were read earlier, but the offset between them is constant.
         let end = ours.map(|ban| ban.until_ns.map(|at| self.clocks.unix_ms(at)));
-        // Keep a ban that expires later, because an operator has imposed it more recently.
+        // Keep a ban that expires later, because an operator must have imposed it more recently.
         let lasts = end.is_some_and(|end| match (end, item.ends_unix_ms) {
             (None, _) => true,
             (Some(end), Some(wanted)) if end > wanted => true,
@@ -207,8 +207,8 @@ impl<'a> Target<'a> {
             };
             let current = self.current(item);
             let ends = current.map(|edit| edit.expires_at_ns.map(|at| self.clocks.unix_ms(at)));
-            // If there is no edit but the preview shows no difference either, the configured rule
-            // is already as requested.
+            // If there is no edit and the preview shows no difference, the configured rule already
+            // matches the request.
             let stays = ends.is_none_or(|ends| same_end(ends, item.ends_unix_ms));
             if preview.change.is_empty() && stays {
                 return Ok(Done::SoAlready);
@@ -235,14 +235,14 @@ impl<'a> Target<'a> {
         ))
     }
 
-    /// Returns the rule with this name. For a trial that is not running, returns the rule that the trial is based on,
+    /// Returns the rule with the given name. For a trial that is not running, returns the rule the trial is based on,
     /// because editing the trial starts it.
     fn rule(&self, name: &str) -> Option<&RuleView> {
         let named = |name: &str| self.rules.iter().find(|rule| rule.name == name);
         named(name).or_else(|| named(tried(name)?))
     }
 
-    /// Returns the current edit of the rule or override that `item` affects.
+    /// Returns the current edit of the rule or override affected by `item`.
     fn current(&self, item: &Item) -> Option<&EditView> {
         let rule = self.rule(&item.rule);
         let rule = rule.filter(|rule| rule.name == item.rule)?;
@@ -270,7 +270,7 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Creates the change for an item, based on the current state of its rule.
+    /// Creates the change for an item, based on the rule's current state.
     fn change(&self, item: &Item, span: Option<Nanos>) -> Option<Change> {
         let (rule, reason) = (item.rule.clone(), imported(&item.reason));
         let seen = self.rule(&item.rule).cloned();
@@ -305,7 +305,7 @@ impl<'a> Target<'a> {
         })
     }
 
-    /// Updates the stored rules after an edit by this program. The edit does not change other
+    /// Updates the stored rules after an edit made by this program. The edit does not change other
     /// rules, but the new generation applies to all of them.
     fn made(&mut self, after: &RuleView) {
         for rule in &mut self.rules {
@@ -316,8 +316,8 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Returns true if the call failed because another operator has changed the rule. In this case,
-    /// stores the changed rule.
+    /// Returns true if the call failed because another operator had changed the rule. If so, stores
+    /// the changed rule.
     fn overtaken(&mut self, error: &ClientError) -> bool {
         let Some(current) = error.current().filter(|_| error.status() == Some(412)) else {
             return false;

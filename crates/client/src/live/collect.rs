@@ -7,22 +7,22 @@ use loudou_api::{BucketState, MAX_PAGE, Rules, Status};
 use super::{Authors, Clocks, Id, Item, ban_of, is_lost, of_rules};
 use crate::{BucketsQuery, Client, ClientError, Pace};
 
-/// Maximum number of pages of banned buckets. The filter ends a page when its time limit is
-/// reached, so the largest store may need many pages.
+/// Maximum number of pages of banned buckets to read. The filter ends a page when its time limit is
+/// reached, so the largest store may take many pages to read.
 const MAX_PAGES: usize = 400_000;
 
 /// All live changes of one Envoy.
 #[derive(Clone, Debug, Default)]
 pub struct Live {
-    /// Status of the Envoy when the changes were read.
+    /// The Envoy's status at the time the changes were read.
     pub status: Status,
     /// The changes.
     pub items: BTreeMap<Id, Item>,
-    /// Authors of bans that the stored events mention.
+    /// Authors of bans, as given by the stored events.
     pub authors: Authors,
-    /// Sequence number of the last event that was read.
+    /// Sequence number of the last event read.
     pub last_seq: u64,
-    /// Number of bans whose keys have lost their names, so only the hash is known.
+    /// Number of bans whose keys have lost their names, so that only the hash is known.
     pub nameless: usize,
 }
 
@@ -33,7 +33,7 @@ pub enum Unread {
     Call(ClientError),
     /// The filter does not report the contents of edits.
     TooOld,
-    /// The pages of buckets did not end within the maximum number of pages.
+    /// The list of buckets exceeded the maximum number of pages.
     Endless,
 }
 
@@ -62,8 +62,8 @@ pub fn collect(client: &Client) -> Result<Live, Unread> {
         return Err(Unread::TooOld);
     }
     let mut live = Live::default();
-    // Read the events before the buckets. If a ban is imposed in between, the next poll returns its
-    // event.
+    // Read the events before the buckets. If a ban is imposed in between, its event is returned by
+    // the next poll.
     let events = client.events(&status.instance, 0)?;
     live.authors.note(&events.events);
     live.last_seq = events.last_seq;

@@ -1,4 +1,4 @@
-//! The document that `loudou export --live` writes and `loudou import` reads.
+//! The document written by `loudou export --live` and read by `loudou import`.
 
 use loudou_rules::config::{self, Cursor, Path, Problem, Report};
 use serde::Serialize;
@@ -6,11 +6,11 @@ use serde_json::Value;
 
 use super::{Item, Kind, What};
 
-/// Describes a valid document, for error messages.
+/// Description of a valid document, used in error messages.
 const SOURCE: &str = "the output of `loudou export --live`";
-/// Describes the form of a valid key, for error messages.
+/// Description of a valid key's format, used in error messages.
 const KEY: &str = "a key as `loudou buckets` prints it";
-/// Version of the document format.
+/// Document format version.
 pub const VERSION: u64 = 1;
 
 const FIELDS: [&str; 6] = [
@@ -22,7 +22,7 @@ const FIELDS: [&str; 6] = [
     "bans",
 ];
 
-/// A document to write.
+/// A document to be written.
 #[derive(Clone, Debug, Serialize)]
 pub struct Document<'a> {
     live_version: u64,
@@ -54,7 +54,8 @@ struct Entry<'a> {
 }
 
 impl<'a> Document<'a> {
-    /// Creates a document of the live changes that the process `instance` had at `unix_ms`.
+    /// Creates a document containing the live changes of the process `instance` at the time
+    /// `unix_ms`.
     pub fn new(instance: &'a str, unix_ms: u64, items: impl Iterator<Item = &'a Item>) -> Self {
         let items: Vec<&Item> = items.collect();
         let of = |kind: Kind| {
@@ -92,7 +93,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Parses a document. Returns all items with their paths in the document, or all problems.
+/// Parses a document. Returns all items with their paths in the document, or all problems found.
 pub fn read(document: &Value) -> Result<Vec<(Path, Item)>, Vec<Problem>> {
     let mut report = Report::default();
     let root = Cursor::root(document);
@@ -123,8 +124,8 @@ pub fn read(document: &Value) -> Result<Vec<(Path, Item)>, Vec<Problem>> {
     report.unless_invalid(Some(items))
 }
 
-/// Checks the version. A document with a missing or unknown version is not read further, because
-/// its fields may have a different meaning.
+/// Checks the version. If the version is missing or unknown, the rest of the document is not read,
+/// because its fields may have different meanings.
 fn wrong_version(root: &Cursor<'_, '_>) -> Option<Problem> {
     let none = root.with(&Value::Null);
     let Some(fields) = root.value.as_object() else {
@@ -146,7 +147,7 @@ fn wrong_version(root: &Cursor<'_, '_>) -> Option<Problem> {
     }
 }
 
-/// Parses one entry, or reports its problems.
+/// Parses a single entry, or reports its problems.
 fn item(kind: Kind, entry: &Cursor<'_, '_>, report: &mut Report) -> Option<Item> {
     let common = ["rule", "by", "reason", "made_unix_ms", "ends_unix_ms"];
     let specific: &[&str] = match kind {

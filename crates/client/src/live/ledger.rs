@@ -1,5 +1,4 @@
-//! Tracks the live changes of an Envoy across polls, to report which changes were lost in a
-//! restart.
+//! Tracks an Envoy's live changes across polls, to report which ones were lost in a restart.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +8,7 @@ use super::collect::Live;
 
 use super::{Authors, Clocks, Id, Item, Kind, TimeLeft, What, ban_of, is_lost, of_rules};
 
-/// The live changes at the last poll.
+/// The live changes as of the last poll.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     instance: String,
@@ -23,9 +22,10 @@ pub struct Ledger {
 /// Changes that were lost in a restart.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lost {
-    /// The process that had these changes. After several restarts, the most recent such process.
+    /// The process that had these changes. If there have been several restarts, the most recent of
+    /// these processes.
     pub instance: String,
-    /// Start time of the process that followed, in milliseconds since the Unix epoch.
+    /// Start time of the process that replaced it, in milliseconds since the Unix epoch.
     pub started_unix_ms: u64,
     items: BTreeMap<Id, Item>,
 }
@@ -51,14 +51,14 @@ pub struct Poll<'a> {
     pub started_unix_ms: u64,
     /// Readings of the server's clocks.
     pub clocks: Clocks,
-    /// The rules. `None` if they are unchanged.
+    /// The rules. `None` if they have not changed.
     pub rules: Option<&'a Rules>,
     /// Events since the last poll.
     pub events: &'a [Event],
 }
 
 impl Ledger {
-    /// Creates a ledger from a complete reading of an Envoy's changes.
+    /// Creates a ledger from a complete list of an Envoy's live changes.
     pub fn new(live: Live) -> Self {
         Self {
             instance: live.status.instance.clone(),
@@ -79,7 +79,7 @@ impl Ledger {
         self.lost.as_ref()
     }
 
-    /// Forgets the lost changes.
+    /// Discards the lost changes.
     pub fn forget(&mut self) {
         self.lost = None;
     }
@@ -110,7 +110,7 @@ impl Ledger {
         restarted
     }
 
-    /// Records the bans of the buckets that the last poll returned. If `are_all` is true, `buckets`
+    /// Records the bans of the buckets returned by the last poll. If `are_all` is true, `buckets`
     /// contains every banned bucket.
     pub fn buckets<'a>(&mut self, buckets: impl Iterator<Item = &'a BucketView>, are_all: bool) {
         let mut seen = BTreeMap::new();
@@ -134,7 +134,7 @@ impl Ledger {
         }
     }
 
-    /// Records the bans that events report.
+    /// Records the bans reported by events.
     fn note(&mut self, events: &[Event]) {
         use loudou_api::EventKind::{Ban, BanExpired, Reset, Unban};
         self.authors.note(events);
@@ -163,8 +163,8 @@ impl Ledger {
         }
     }
 
-    /// Removes changes that have expired, and lost changes that are in effect again or that an
-    /// operator has replaced.
+    /// Removes changes that have expired, and lost changes that are in effect again or have been
+    /// replaced by an operator.
     fn settle(&mut self) {
         let now = self.clocks.unix_ms;
         self.items

@@ -1,20 +1,20 @@
 //! `concurrency`: limits the number of requests in flight.
 //!
-//! A request is admitted if its cost, added to the cost of the requests in flight, does not exceed
-//! the capacity. The cost is given back when the request's stream ends, for whatever reason. This
+//! A request is admitted if its cost plus the cost of the requests in flight does not exceed the
+//! capacity. The cost is given back when the request's stream ends, for whatever reason. This
 //! algorithm suits a backend that can serve only a certain number of requests at once.
 //!
 //! The end of a request can go unrecorded if a worker dies or the store is too busy. Every cost
 //! therefore expires: a cost that is never given back stops counting between `lease` and 2·`lease`
-//! after it was taken. A request that runs longer than its lease may no longer be counted, so set a
-//! lease that is longer than any request. At any instant, the requests in flight that are younger
-//! than the lease have a total cost of at most `capacity`.
+//! after it was taken. A request that runs longer than its lease may no longer be counted, so
+//! choose a lease that is longer than any request. At any instant, the requests in flight that are
+//! younger than the lease have a total cost of at most `capacity`.
 //!
 //! The limit has no rate, and a refusal reports no retry time, because units become available only
 //! when other requests end.
 //!
 //! The state consists of two counters: the cost taken since the young generation began, and the
-//! cost taken during the lease before that. Each generation lasts as long as the lease. When a
+//! cost taken during the preceding lease. Each generation lasts as long as the lease. When a
 //! request ends, its cost is subtracted from the generation in which it was taken. The cost of
 //! older requests has already expired. If the bucket was evicted or reset in the meantime, it no
 //! longer contains the cost, so nothing is subtracted from the cost of other requests.
@@ -67,8 +67,8 @@ impl Flight {
 }
 
 impl Concurrency {
-    /// Creates a limit that allows requests with a total cost of `capacity` in flight. A cost that
-    /// is not given back expires between `lease` and 2·`lease` after it was taken.
+    /// Creates a limit that allows requests with a total cost of up to `capacity` in flight. A cost
+    /// that is not given back expires between `lease` and 2·`lease` after it was taken.
     ///
     /// ```
     /// use loudou_limiter::{Limit, Limits, Nanos, algorithm::Concurrency};
@@ -105,7 +105,7 @@ impl Concurrency {
         self.lease.saturating_add(self.lease)
     }
 
-    /// Returns a state without requests in flight, whose young generation begins now.
+    /// Returns a state with no requests in flight and a young generation that begins now.
     const fn none(&self, now: Nanos) -> Flight {
         Flight {
             ends: now.saturating_add(self.two_leases()),
@@ -149,11 +149,11 @@ impl Concurrency {
         Decision::admit(self.capacity, remaining, self.reset_after(flight, now))
     }
 
-    /// Converts the requests in flight from a limit with another lease. The total cost of these
-    /// requests goes into one generation. That generation begins when the oldest request in flight
-    /// can have begun, because earlier requests have expired. The cost counts for at least one more
-    /// lease. If the new lease is shorter, the oldest requests may no longer be able to give their
-    /// cost back.
+    /// Converts the requests in flight from a limit with a different lease. The total cost of these
+    /// requests is assigned to a single generation. That generation begins at the earliest time at
+    /// which a request in flight can have begun, because earlier requests have expired. The cost
+    /// counts for at least one more lease. If the new lease is shorter, it may no longer be
+    /// possible to give back the cost of the oldest requests.
     fn taken_over(&self, before: &Self, flight: Flight, now: Nanos) -> Flight {
         if before.lease == self.lease {
             return flight;
@@ -162,7 +162,8 @@ impl Concurrency {
         if flight.old > 0 {
             begun = begun.since(before.lease);
         }
-        // The extra nanosecond makes a request that begins at this instant part of the generation.
+        // The extra nanosecond ensures that a request that begins at this instant belongs to the
+        // generation.
         let least = now.saturating_add(self.lease).saturating_add(Nanos::new(1));
         let ends = least.max(begun.saturating_add(self.two_leases()));
         let young = flight.all();
@@ -187,7 +188,7 @@ impl Meter for Concurrency {
         self.lease.saturating_add(self.lease)
     }
 
-    /// The words are the end of the young generation and the cost in flight in each generation.
+    /// The words contain the end of the young generation and each generation's cost in flight.
     fn words(&self) -> usize {
         3
     }
@@ -246,7 +247,7 @@ impl Meter for Concurrency {
     }
 
     /// Requests in flight continue to count, even if their cost exceeds the new capacity. The level
-    /// of any other algorithm is discarded, because it does not consist of requests in flight.
+    /// of any other algorithm is discarded, because it does not represent requests in flight.
     fn adopt(
         &self,
         words: &mut [u64],

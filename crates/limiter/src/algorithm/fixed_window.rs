@@ -1,23 +1,24 @@
 //! `fixed_window`: admits a number of units per window. Each window starts counting at zero.
 //!
-//! This is how people state quotas ("a thousand a day"). With `align: first`, a window begins with
-//! the first request that is admitted after the previous window has ended. With `align: clock`, a
-//! window ends at the next multiple of its length on the wall clock, for instance at midnight UTC
-//! if its length is a day. A calendar window is the day, week, month or year of a time zone that
-//! contains its first request. When a window ends, the whole capacity becomes available again at
-//! once. This simplicity has a price: in any interval of length w, up to `capacity·(⌈w/window⌉ +
-//! 1)` units are admitted, which means twice the capacity around the end of a window.
+//! This is how people express quotas ("a thousand a day"). With `align: first`, a window begins
+//! with the first request that is admitted after the previous window has ended. With `align:
+//! clock`, a window ends at the next multiple of its length on the wall clock, for instance at
+//! midnight UTC if its length is a day. A calendar window is the day, week, month or year, in a
+//! given time zone, that contains the window's first request. When a window ends, the whole
+//! capacity becomes available again at once. This simplicity has a price: in any interval of length
+//! w, up to `capacity·(⌈w/window⌉ + 1)` units are admitted, that is, up to twice the capacity
+//! around the end of a window.
 //!
-//! Source: the rate limiter pattern in the documentation of the Redis command INCR, a counter with
+//! Source: the rate limiter pattern in the documentation of the Redis command INCR: a counter with
 //! an expiry.
 //!
-//! The end of the current window is stored as an instant on the monotonic clock, so a jump of the
-//! wall clock never moves it. The jump only makes the next window longer or shorter, but never
-//! longer than `window` or the calendar period.
+//! The end of the current window is stored as an instant on the monotonic clock, so a wall clock
+//! jump never moves it. A jump only makes the next window longer or shorter, but never longer than
+//! `window` or the calendar period.
 //!
-//! An edit of the rule keeps the current window and its count. If the edit changes the window
-//! length, the current window also ends earlier or later, because a count must not outlast the new
-//! window length.
+//! Editing the rule keeps the current window and its count. If the edit changes the window length,
+//! the current window also ends earlier or later, because a count must not outlast the new window
+//! length.
 
 use alloc::boxed::Box;
 
@@ -48,7 +49,7 @@ pub enum Align {
 }
 
 impl Align {
-    /// Names of the variants in rule files.
+    /// Names of the variants, as written in rule files.
     pub const NAMES: [&'static str; 2] = ["first", "clock"];
 }
 
@@ -59,10 +60,10 @@ pub struct FixedWindow {
     window: Window,
 }
 
-/// How the length and the end of a window are determined.
+/// How a window's length and end are determined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Window {
-    /// Windows of a fixed length, with their alignment.
+    /// Windows of a fixed length and a given alignment.
     Fixed(Nanos, Align),
     /// Calendar windows. The calendar is boxed to keep [`Algorithm`](super::Algorithm) small.
     Calendar(Box<Calendar>),
@@ -77,7 +78,7 @@ impl Window {
         }
     }
 
-    /// Returns an upper bound of the window length.
+    /// Returns an upper bound on the window length.
     fn longest(&self) -> Nanos {
         match self {
             Self::Fixed(length, _) => *length,
@@ -99,8 +100,8 @@ impl Window {
     }
 }
 
-/// The current window: its count, which is discarded after the time `left`. If `left` is zero,
-/// there is no current window.
+/// The current window: its count, which is discarded once the time `left` has passed. If `left` is
+/// zero, there is no current window.
 #[derive(Clone, Copy, Debug, Default)]
 struct Running {
     count: u64,
@@ -226,7 +227,7 @@ impl FixedWindow {
         )
     }
 
-    /// Returns the remaining time of the current window, or of a window that begins with this
+    /// Returns the time remaining in the current window, or in a window that begins with this
     /// request.
     fn left(&self, running: Running, request: &BucketRequest) -> Nanos {
         if running.count == 0 {
@@ -236,7 +237,7 @@ impl FixedWindow {
         }
     }
 
-    /// Returns the decision for a request after which `running` is the current window.
+    /// Returns the decision for a request that leaves `running` as the current window.
     fn at(&self, running: Running) -> Decision {
         let remaining = self.capacity.saturating_sub(running.count);
         Decision::admit(self.capacity, remaining, running.left)
@@ -283,7 +284,7 @@ impl Meter for FixedWindow {
         !matches!(self.window, Window::Fixed(_, Align::First))
     }
 
-    /// The words are the end and the count of the current window.
+    /// The words contain the current window's end and count.
     fn words(&self) -> usize {
         2
     }

@@ -1,14 +1,14 @@
 //! `funnel`: the leaky bucket as a meter, also known as GCRA.
 //!
-//! Think of a funnel that leaks at the rate. Each admitted request pours its cost into the funnel.
-//! A request is admitted if its cost still fits in the funnel. In any interval of length w, at most
-//! `capacity + rate·w` units are admitted. The redis-cell command `CL.THROTTLE key b n p`
-//! corresponds to `capacity: b+1` and a rate of `n` per `p` seconds.
+//! Think of a funnel that leaks at the configured rate. Each admitted request pours its cost into
+//! the funnel. A request is admitted if its cost still fits in the funnel. In any interval of
+//! length w, at most `capacity + rate·w` units are admitted. The redis-cell command `CL.THROTTLE
+//! key b n p` corresponds to `capacity: b+1` and a rate of `n` per `p` seconds.
 //!
 //! With `max_wait`, a request that does not fit is held until it fits, provided that the wait is at
-//! most `max_wait`. A held request takes its units at once, so later requests queue behind it. The
-//! same bound applies to the times at which held requests pass, except that each wait is rounded up
-//! to a nanosecond.
+//! most `max_wait`. A held request takes its units immediately, so later requests queue behind it.
+//! The same bound applies to the times at which held requests pass, except that each wait is
+//! rounded up to a nanosecond.
 //!
 //! Source: the Generic Cell Rate Algorithm, ITU-T I.371. The `leak` module contains the exact
 //! arithmetic.
@@ -68,8 +68,8 @@ impl Funnel {
             .waiting(self.max_wait)
     }
 
-    /// Returns this funnel, but requests that will fit within `max_wait` are held instead of
-    /// refused.
+    /// Returns this funnel, modified to hold requests that will fit within `max_wait` instead of
+    /// refusing them.
     ///
     /// ```
     /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::Funnel};

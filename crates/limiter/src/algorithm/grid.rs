@@ -5,13 +5,13 @@
 //! wall clock, a bucket stores in its last word how far the wall clock is ahead of the process
 //! clock. Adding this offset to the process clock gives the bucket a wall clock that never jumps.
 //! The offset is updated only when a request takes units in a later period than the previous
-//! request, or from an idle bucket. A jump of the wall clock therefore never moves the end of the
-//! current period.
+//! request, or from an idle bucket. A wall clock jump therefore never moves the end of the current
+//! period.
 //!
 //! The two clocks are not read at the same instant, and the wall clock has a resolution of a
 //! millisecond. Without a correction, a period that has just begun could appear to begin a second
 //! time, or a period that is about to end could appear to have ended. An update therefore moves the
-//! end of the period by at most half a period, to the nearest end on the wall clock.
+//! end of the period by at most half a period, to the nearest period end on the wall clock.
 
 use serde::Serialize;
 
@@ -32,7 +32,7 @@ pub enum Grid {
 }
 
 impl Grid {
-    /// Names of the variants in rule files.
+    /// Names of the variants, as written in rule files.
     pub const NAMES: [&'static str; 2] = ["process", "clock"];
 
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
@@ -49,17 +49,17 @@ pub(super) struct Periods {
     pub(super) parts: u32,
 }
 
-/// Position of an instant in the sequence of a bucket's periods.
+/// Position of an instant in a bucket's sequence of periods.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
-    /// Index of the current period. After the wall clock is set back, this period may begin later
-    /// than now.
+    /// Index of the current period. After the wall clock has been set back, this period may begin
+    /// in the future.
     pub(super) number: u128,
-    /// Number of periods that began after the state was written.
+    /// Number of periods that have begun since the state was written.
     pub(super) gone: u128,
     /// Time on the clock to which the periods are aligned.
     at: Nanos,
-    /// Offset of the clock of the periods from the process clock, modulo 2^64.
+    /// Offset of the periods' clock from the process clock, modulo 2^64.
     ahead: u64,
 }
 
@@ -80,8 +80,8 @@ impl Periods {
         }
     }
 
-    /// Returns the number of state words that the periods need. The words of the periods come after
-    /// all other state words.
+    /// Returns the number of state words that the periods need. These words follow all other state
+    /// words.
     pub(super) const fn words(self) -> usize {
         match self.grid {
             Grid::Process => 0,
@@ -111,8 +111,8 @@ impl Periods {
         let number = self.number(at);
         Place {
             // No state is written more than one period ahead, so only corrupt state contains a
-            // larger index. The index is capped here, because otherwise a corrupt bucket could stay
-            // used for centuries.
+            // larger index. The index is capped here, because a corrupt bucket could otherwise
+            // count as used for centuries.
             number: number.max(written.min(number.saturating_add(1))),
             gone: number.saturating_sub(written),
             at,
@@ -159,10 +159,10 @@ impl Periods {
         Nanos::new(clamp(div_rem(self.window.get().into(), parts).0))
     }
 
-    /// Returns the number of periods between `taken`, where a request took units, and `place`.
-    /// Returns `None` if the wall clock has jumped in between, because the number of periods is
-    /// then unknown. A change of the offset by up to half a period is not a jump, because the two
-    /// clocks drift and are never read at the same instant.
+    /// Returns the number of periods between `taken`, the position at which a request took units,
+    /// and `place`. Returns `None` if the wall clock has jumped in between, because the number of
+    /// periods is then unknown. A change of the offset by up to half a period is not a jump,
+    /// because the two clocks drift and are never read at the same instant.
     pub(super) fn since(self, place: &Place, taken: &Place) -> Option<u128> {
         let moved = place.ahead.wrapping_sub(taken.ahead).cast_signed();
         let is_same = moved.unsigned_abs() <= self.half().get();

@@ -1,17 +1,17 @@
 //! `leaky_queue`: the leaky bucket as a queue with constant outflow.
 //!
-//! Every admitted request gets the next free time slot of length 1/rate, and is held until that
-//! slot begins. At most `capacity` requests wait at the same time. Further requests are refused.
-//! The first `immediate` requests of a backlog take slots, too, but do not wait for them. A queue
-//! smooths a burst, whereas a funnel admits what fits and refuses the rest.
+//! Every admitted request is assigned the next free time slot of length 1/rate, and is held until
+//! that slot begins. At most `capacity` requests wait at the same time. Further requests are
+//! refused. The first `immediate` requests of a backlog also take slots, but do not wait for them.
+//! A queue smooths a burst, whereas a funnel admits what fits and refuses the rest.
 //!
-//! The level V of the queue falls at the rate. A request of cost c is refused if V + c exceeds
-//! `capacity` + 1, or if the request would wait longer than `max_wait`. Otherwise, c is added to
-//! the level at once, and the request is held until the level that it found has fallen to
-//! `immediate`. With cost 1, this is nginx's `limit_req`: V is its excess, `capacity` its `burst`,
-//! and `immediate` its `delay`. An `immediate` of at least `capacity` is its `nodelay`. (For
-//! `burst=0`, use a `funnel` of capacity 1.) In any interval of length w, the total cost of the
-//! requests that pass is at most `immediate + rate·w` plus the cost of the last request, except
+//! The queue's level V falls at the configured rate. A request of cost c is refused if V + c
+//! exceeds `capacity` + 1, or if the request would wait longer than `max_wait`. Otherwise, c is
+//! added to the level immediately, and the request is held until the level it found on arrival has
+//! fallen to `immediate`. With cost 1, this is nginx's `limit_req`: V is its excess, `capacity` its
+//! `burst`, and `immediate` its `delay`. An `immediate` of at least `capacity` is its `nodelay`.
+//! (For `burst=0`, use a `funnel` of capacity 1.) In any interval of length w, the total cost of
+//! the requests that pass is at most `immediate + rate·w` plus the cost of the last request, except
 //! that each wait is rounded up to a nanosecond.
 //!
 //! An edit with the carry `proportional` scales only the part of the level that causes no wait.
@@ -87,7 +87,8 @@ impl LeakyQueue {
         queue.immediate(self.immediate).waiting(self.max_wait)
     }
 
-    /// Returns this queue, but the first `immediate` requests of a backlog pass without waiting.
+    /// Returns this queue, modified to let the first `immediate` requests of a backlog pass without
+    /// waiting.
     ///
     /// ```
     /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::LeakyQueue};
@@ -103,7 +104,7 @@ impl LeakyQueue {
         Self { immediate, ..self }
     }
 
-    /// Returns this queue, but requests that would wait longer than `max_wait` are refused.
+    /// Returns this queue, modified to refuse requests that would wait longer than `max_wait`.
     ///
     /// ```
     /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::LeakyQueue};
@@ -133,7 +134,7 @@ impl LeakyQueue {
         }
     }
 
-    /// Returns the decision for a request after which the level is `drops`.
+    /// Returns the decision for a request that leaves the level at `drops`.
     fn at(&self, drops: u128) -> Decision {
         let (leak, level) = (self.leak(), self.leak().level());
         let places = level.units(leak.full().saturating_sub(drops));

@@ -8,10 +8,10 @@
 //! as a fixed window, but its capacity does not become available all at once when a window ends.
 //!
 //! The estimate is exact only if the requests of the previous window were spread evenly. The
-//! estimate is at most `previous·elapsed/window` too low (if those requests came late) and at most
-//! `previous·(window - elapsed)/window` too high (if they came early), so the error never exceeds
-//! the capacity. In any interval of length w, the limit admits at most `capacity +
-//! capacity·w/window`, like a funnel of the same capacity and rate. In the worst case, a client
+//! estimate is at most `previous·elapsed/window` too low (if those requests arrived late) and at
+//! most `previous·(window - elapsed)/window` too high (if they arrived early), so the error never
+//! exceeds the capacity. In any interval of length w, the limit admits at most `capacity +
+//! capacity·w/window`, like a funnel with the same capacity and rate. In the worst case, a client
 //! uses the whole capacity at the very end of one window, and almost the whole capacity again
 //! during the next window.
 //!
@@ -41,10 +41,10 @@ pub struct SlidingCounter {
     align: Grid,
 }
 
-/// Mask of the lower half of a word, and maximum count.
+/// Mask for the lower half of a word, and also the maximum count.
 const LOW: u64 = 0xffff_ffff;
 
-/// Both counters at an instant.
+/// Values of both counters at an instant.
 #[derive(Clone, Copy, Debug)]
 struct CounterState {
     previous: u64,
@@ -142,7 +142,7 @@ impl SlidingCounter {
         self.periods().until(&state.place, 1)
     }
 
-    /// Converts `units` to multiples of 1/window, in which levels are measured.
+    /// Converts `units` to multiples of 1/window, the unit in which levels are measured.
     fn scaled(&self, units: u64) -> u128 {
         times(units, self.window.get())
     }
@@ -160,12 +160,12 @@ impl SlidingCounter {
         Nanos::new(clamp(left.unwrap_or(u128::MAX))).min(self.window)
     }
 
-    /// Returns the time until a cost fits if it does not fit now.
+    /// Returns the time until a cost that does not fit now will fit.
     fn retry_after(&self, state: &CounterState, cost: u64) -> Option<Nanos> {
         let (room, left) = (self.capacity.checked_sub(cost)?, self.left(state));
         if let Some(room) = room.checked_sub(state.current) {
-            // The weight of the previous window falls, so the cost fits during the current window
-            // or exactly at its end.
+            // The previous window's weight decreases over time, so the cost fits during the current
+            // window or exactly at its end.
             return Some(left.since(self.left_when(room, state.previous)));
         }
         let next = self.window.since(self.left_when(room, state.current));

@@ -1,20 +1,20 @@
 //! `sliding_log`: admits a number of units in any window, exact to the nanosecond.
 //!
-//! Use it for small limits that must be exact ("five passwords in ten minutes"). The bucket stores
-//! one entry for each admitted cost unit. An entry made at t counts while `now < t + window`, so at
-//! most `capacity` units are admitted in any half-open interval of one window length, and at most
-//! `capacity·(⌊w/window⌋ + 1)` in any interval of length w. The price is memory: 8 bytes for each
-//! entry that counts. The capacity is limited to [`MAX_ENTRIES`], because large buckets make pages
-//! large, and every request reads a whole page of buckets.
+//! Use it for small limits that must be exact ("five password attempts in ten minutes"). The bucket
+//! stores one entry for each admitted cost unit. An entry made at t counts while `now < t +
+//! window`, so at most `capacity` units are admitted in any half-open interval of one window
+//! length, and at most `capacity·(⌊w/window⌋ + 1)` in any interval of length w. The price is
+//! memory: 8 bytes for each entry that counts. The capacity is limited to [`MAX_ENTRIES`], because
+//! large buckets make pages large, and every request reads a whole page of buckets.
 //!
 //! With `count_refused`, a refused request also adds entries, one per cost unit but at most
 //! `capacity`. The new entries replace the oldest entries. A client that keeps sending requests is
 //! refused until it has paused for a whole window. A refused request adds its entries even if it
-//! was another limit of the rule that refused it.
+//! was refused by a different limit of the rule.
 //!
-//! Source: the sorted set of timestamps in Redis that Figma and others describe. Here, an entry is
-//! the time at which it expires instead of the time of the request, and refusals cannot make the
-//! log grow without bound.
+//! Source: the sorted set of timestamps in Redis that Figma and others describe. Here, each entry
+//! stores its expiry time rather than the time of the request, and refusals cannot make the log
+//! grow without bound.
 
 use serde::Serialize;
 
@@ -79,13 +79,14 @@ impl SlidingLog {
     }
 
     /// Returns the expiry times of the entries that count, newest first. In the state, these
-    /// entries come before all expired entries and zeros.
+    /// entries precede all expired entries and zeros.
     fn live(words: &[u64], now: Nanos) -> &[u64] {
         let live = words.iter().take_while(|end| **end > now.get()).count();
         words.get(..live).unwrap_or(&[])
     }
 
-    /// Inserts `count` new entries in front of the newest `kept` entries, and removes all others.
+    /// Inserts `count` new entries in front of the newest `kept` entries, and removes all other
+    /// entries.
     fn push(&self, words: &mut [u64], count: usize, kept: usize, now: Nanos) {
         let end = now.saturating_add(self.window).get();
         words.rotate_right(count.min(words.len()));
@@ -94,7 +95,7 @@ impl SlidingLog {
         words.skip(kept).for_each(|word| *word = 0);
     }
 
-    /// Returns the decision for a request after which the entries `live` count.
+    /// Returns the decision for a request that leaves `live` as the entries that count.
     fn at(&self, live: &[u64], now: Nanos) -> Decision {
         let remaining = self.capacity.saturating_sub(count(live));
         let newest = live.first().copied().unwrap_or(0);
@@ -106,7 +107,7 @@ fn count(entries: &[u64]) -> u64 {
     u64::try_from(entries.len()).unwrap_or(u64::MAX)
 }
 
-/// Converts a count, which is at most a capacity, to a number of entries.
+/// Converts a count, which never exceeds a capacity, to a number of entries.
 fn entries(count: u64) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
@@ -159,7 +160,7 @@ impl Meter for SlidingLog {
     }
 
     /// Removes the request's own entries. With `count_refused`, refusals may have displaced entries
-    /// of a full log that would still count, so a full log keeps all its entries.
+    /// in a full log that would still count, so a full log keeps all its entries.
     fn give_back(&self, words: &mut [u64], refund: &Refund<'_>) -> bool {
         let BucketRequest { cost, now: at, .. } = refund.request;
         let live = Self::live(words, refund.last);

@@ -1,12 +1,12 @@
-//! `sliding_window`: admits a number of units per window. The window moves slot by slot.
+//! `sliding_window`: admits a number of units per window. The window advances slot by slot.
 //!
 //! The window is divided into slots, which begin at multiples of `window/slots` on the process
 //! clock, or on the wall clock (`align: clock`). The current slot and the `slots - 1` slots before
 //! it admit at most `capacity` in total, and one slot admits at most `slot_capacity`.
 //! `slot_capacity` prevents a client from using the whole capacity at once, so that units become
 //! available again slot by slot. A request whose cost exceeds `slot_capacity` is always refused.
-//! The reported remaining units are the units that a request could take now, which for a new bucket
-//! is `slot_capacity`.
+//! The number of remaining units reported is the number that a request could take now, which is
+//! `slot_capacity` for a new bucket.
 //!
 //! A request counts for between `window - window/slots` and `window`, or up to one slot more or
 //! less if the wall clock has jumped. In an interval that overlaps k slots, at most
@@ -14,8 +14,8 @@
 //! An interval of one window length overlaps up to `slots + 1` slots, so at most `capacity +
 //! slot_capacity` units are admitted in it.
 //!
-//! Source: the leap array of Alibaba Sentinel. Unlike in Sentinel, slots need not be whole
-//! milliseconds. A slot begins at the first nanosecond at or after the multiple of `window/slots`.
+//! Source: Alibaba Sentinel's leap array. Unlike in Sentinel, slots need not be whole milliseconds.
+//! A slot begins at the first nanosecond at or after the multiple of `window/slots`.
 
 use core::array;
 
@@ -51,7 +51,7 @@ pub struct SlidingWindow {
     align: Grid,
 }
 
-/// Mask of the lower half of a word, and maximum count.
+/// Mask for the lower half of a word, and also the maximum count.
 const LOW: u64 = 0xffff_ffff;
 
 /// Units admitted in each slot, starting with the current slot. Entries beyond the number of slots
@@ -102,7 +102,7 @@ impl SlidingWindow {
         })
     }
 
-    /// Returns a copy of this limit with the given capacity and the slot capacity that is the default for it.
+    /// Returns a copy of this limit with the given capacity and the corresponding default slot capacity.
     pub(super) fn with(&self, capacity: Option<u64>) -> Result<Self, BadNumbers> {
         let window = Self::new(
             capacity.unwrap_or(self.capacity),
@@ -187,7 +187,8 @@ impl SlidingWindow {
         }
     }
 
-    /// Returns the position to store when a request takes units now, given the `counts` before it.
+    /// Returns the position to store when a request takes units now, given the `counts` before that
+    /// request.
     fn taking(&self, place: Place, counts: &Counts, request: &BucketRequest) -> Place {
         self.periods()
             .follow(place, total(counts) == 0, request.clock())
@@ -210,8 +211,8 @@ impl SlidingWindow {
         Decision::admit(self.capacity, in_window.min(in_slot), reset_after)
     }
 
-    /// Returns the time until enough slots have left the window for `cost` to fit. The cost must
-    /// not fit now.
+    /// Returns the time until enough slots have left the window for `cost` to fit. Must be called
+    /// only if the cost does not fit now.
     fn retry_after(&self, counts: &Counts, cost: u64, place: &Place) -> Option<Nanos> {
         if cost > self.slot_capacity {
             return None;
@@ -228,7 +229,7 @@ impl SlidingWindow {
     }
 
     /// Returns the age of the oldest slot that stays in the window for at least the time `left`. If
-    /// no slot stays that long, returns 0, the current slot.
+    /// no slot stays that long, returns 0, the age of the current slot.
     fn leaving_after(&self, left: Nanos, place: &Place) -> usize {
         let mut late = (0..self.slots())
             .rev()

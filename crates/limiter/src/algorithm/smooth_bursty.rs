@@ -1,5 +1,6 @@
 //! `smooth_bursty`: a limiter where requests pay later. A request of any cost passes as soon as the
-//! previous requests are paid for, and the next request waits until that cost is paid for.
+//! previous requests have been paid for, and the next request waits until that cost has been paid
+//! off.
 //!
 //! While no requests arrive, permits accumulate, up to the number that the rate yields in
 //! `burst_seconds`. Requests use stored permits first, without waiting for them. A new bucket has
@@ -8,14 +9,14 @@
 //!
 //! A request that would wait longer than `max_wait` is refused. In any interval of length w, the
 //! total cost of the requests that pass is at most `rate·(burst + w)` plus the cost of the last
-//! request, except that each wait is rounded up to a nanosecond. A debt is capped at the cost that
-//! the rate pays off in 3 660 days.
+//! request, except that each wait is rounded up to a nanosecond. Debt is capped at the cost that
+//! can be paid off in 3 660 days at the given rate.
 //!
-//! Source: Guava's `RateLimiter.create(permitsPerSecond)`, class `SmoothBursty` of 31.1. Guava's
-//! state amounts to one value: the time at which the next request may pass, minus the time in which
-//! the stored permits accumulated. Here, this value is a level (`leak`), which is zero when the
-//! maximum number of permits is stored, and equals the burst when none are stored. Guava truncates
-//! waits to microseconds. Here, only the wait itself is rounded, up to a nanosecond.
+//! Source: Guava's `RateLimiter.create(permitsPerSecond)`, class `SmoothBursty` in version 31.1.
+//! Guava's state amounts to one value: the time at which the next request may pass, minus the time
+//! that the stored permits took to accumulate. Here, this value is a level (`leak`), which is zero
+//! when the maximum number of permits is stored, and equals the burst when none are stored. Guava
+//! truncates waits to microseconds. Here, only the wait itself is rounded, up to a nanosecond.
 
 use serde::Serialize;
 
@@ -44,7 +45,7 @@ pub struct SmoothBursty {
 }
 
 impl SmoothBursty {
-    /// Creates a limiter that stores the permits of up to `burst_seconds` and does not hold
+    /// Creates a limiter that stores up to `burst_seconds` worth of permits and does not hold
     /// requests.
     ///
     /// ```
@@ -77,8 +78,8 @@ impl SmoothBursty {
         Self::new(rate.unwrap_or(self.rate), self.burst_seconds)?.waiting(self.max_wait)
     }
 
-    /// Returns this limiter, but requests that would pass within `max_wait` are held instead of
-    /// refused.
+    /// Returns this limiter, modified to hold requests that would pass within `max_wait` instead of
+    /// refusing them.
     ///
     /// ```
     /// use loudou_limiter::{Decimal, Limit, Limits, Nanos, Rate, algorithm::SmoothBursty};
@@ -114,7 +115,7 @@ impl SmoothBursty {
         Level { most, ..level }
     }
 
-    /// Returns the decision for a request after which the level is `drops`.
+    /// Returns the decision for a request that leaves the level at `drops`.
     fn at(&self, drops: u128) -> Decision {
         let stored = self.even().checked_sub(drops);
         let remaining = stored.map_or(0, |stored| self.level().units(stored).saturating_add(1));
@@ -184,7 +185,7 @@ impl Meter for SmoothBursty {
         self.burst() == Nanos::ZERO
     }
 
-    /// The level after all stored permits are used and one more request has passed without a
+    /// The level after all stored permits have been used and one more request has passed without a
     /// permit.
     fn full(&self) -> Used {
         let one = self.level().drops(1);
@@ -195,7 +196,7 @@ impl Meter for SmoothBursty {
         self.level().resume(words, used, clock.now);
     }
 
-    /// If the burst or the rate changes, the number of owed permits stays the same. For stored
+    /// If the burst or the rate changes, the number of permits owed stays the same. For stored
     /// permits, either their number or their share of the maximum stays the same. A longer burst
     /// adds no permits.
     fn adopt(

@@ -1,31 +1,31 @@
 //! `smooth_warmup`: a limiter where requests pay later, and pay more while the limiter is cold.
 //!
-//! As in `smooth_bursty`, a request of any cost passes as soon as the previous requests are paid
-//! for. But stored permits are not a reserve. Their number measures how cold the backend is, and
-//! the colder the backend, the more time a stored permit costs. This algorithm suits backends that
-//! must fill caches or open connections before they are fast.
+//! As in `smooth_bursty`, a request of any cost passes as soon as the previous requests have been
+//! paid for. However, stored permits are not a reserve. Their number indicates how cold the backend
+//! is, and the colder the backend, the more time a stored permit costs. This algorithm suits
+//! backends that must fill caches or open connections before they are fast.
 //!
 //! A new bucket is cold, which means that the maximum number of permits is stored. In steady use,
 //! the interval between permits falls from `cold_factor`/rate to 1/rate within `warmup`. After
 //! `warmup` without requests, the bucket is cold again. A request that would wait longer than
 //! `max_wait` is refused. In any interval of length w, the total cost of the requests that pass is
 //! at most `rate·w` plus the cost of the last request, except that each wait is rounded up to a
-//! nanosecond. A debt is capped at an amount that takes 3 660 days to pay off.
+//! nanosecond. Debt is capped at an amount that takes 3 660 days to pay off.
 //!
-//! Source: Guava's `RateLimiter.create(permitsPerSecond, warmupPeriod)`, class `SmoothWarmingUp` of
-//! 31.1. Let f be the cold factor, and u the stored permits, measured as the time that they take at
-//! the stable rate. The maximum of u is warmup/2 + 2·warmup/(1+f). The threshold is warmup/2. If u
-//! exceeds the threshold by x, taking all stored permits costs u + x²·(f²−1)/(4·warmup). Each fresh
-//! permit costs 1/rate.
+//! Source: Guava's `RateLimiter.create(permitsPerSecond, warmupPeriod)`, class `SmoothWarmingUp` in
+//! version 31.1. Let f be the cold factor, and u the stored permits, measured as the time that they
+//! cost at the stable rate. The maximum of u is warmup/2 + 2·warmup/(1+f). The threshold is
+//! warmup/2. If u exceeds the threshold by x, taking all stored permits costs u +
+//! x²·(f²−1)/(4·warmup). Each fresh permit costs 1/rate.
 //!
 //! The unit of the arithmetic is the drop, 1/(2·(1+f)·1000·amount) ns, which is at most 1/4000 ns.
 //! A permit, a nanosecond, the threshold and the maximum are whole numbers of drops, so only the
-//! quadratic term is rounded. The cost of stored permits is the difference of two sums. In a run of
-//! requests without a pause, the first sum is rounded up to a drop, and all other sums are rounded
-//! down. As a result, splitting a cost over several requests does not change the total. No request
-//! of a run passes earlier than the formulas allow from the state in which the run began, and all
-//! requests together are less than two drops late. The permits stored during a pause are rounded up
-//! to a drop.
+//! quadratic term is rounded. The cost of stored permits is the difference between two sums. In a
+//! run of requests without a pause, the first sum is rounded up to a drop, and all other sums are
+//! rounded down. As a result, splitting a cost over several requests does not change the total. No
+//! request in a run passes earlier than the formulas allow, starting from the state in which the
+//! run began, and all requests together are less than two drops late. The permits stored during a
+//! pause are rounded up to a drop.
 
 use serde::Serialize;
 
@@ -64,7 +64,7 @@ pub struct SmoothWarmup {
 /// State of a bucket at an instant, measured in drops.
 #[derive(Clone, Copy, Debug)]
 struct WarmupState {
-    /// Time until all admitted requests are paid for.
+    /// Time until all admitted requests have been paid for.
     debt: u128,
     /// Difference between the stored permits and their maximum. The difference shrinks while there
     /// is no debt.
@@ -106,8 +106,8 @@ impl SmoothWarmup {
         })
     }
 
-    /// Returns this limiter, but requests that would pass within `max_wait` are held instead of
-    /// refused.
+    /// Returns this limiter, modified to hold requests that would pass within `max_wait` instead of
+    /// refusing them.
     ///
     /// ```
     /// use loudou_limiter::{Decimal, Limit, Limits, Nanos, Rate, algorithm::SmoothWarmup};
@@ -159,7 +159,7 @@ impl SmoothWarmup {
         product(self.warmup(), self.factor().saturating_add(ONE))
     }
 
-    /// Returns the numerator of the speed at which permits are stored again, 1/2 + 2/(1+f). The
+    /// Returns the numerator of the speed at which permits accumulate, 1/2 + 2/(1+f). The
     /// denominator is [`SmoothWarmup::scale`].
     fn restores(&self) -> u128 {
         self.factor().saturating_add(ONE.saturating_mul(5))
@@ -183,14 +183,14 @@ impl SmoothWarmup {
         Nanos::new(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Returns the number of drops, rounded up, that are stored again during `time`, which is also
+    /// Returns the number of drops, rounded up, that accumulate during `time`, which is also
     /// measured in drops.
     fn restored_in(&self, time: u128) -> u128 {
         // A saturated product still exceeds any missing amount, so the final result is correct.
         product(time, self.restores()).div_ceil(self.scale().max(1))
     }
 
-    /// Returns the time, in drops, after which `missing` drops are stored again.
+    /// Returns the time, in drops, that `missing` drops take to accumulate.
     fn restore_time(&self, missing: u128) -> u128 {
         let Some(but_one) = missing.checked_sub(1) else {
             return 0;
@@ -298,8 +298,8 @@ impl Meter for SmoothWarmup {
         self.max_wait
     }
 
-    /// Two words contain the time at which all requests are paid for: its nanoseconds, and the
-    /// remaining drops. The other two words contain the missing amount.
+    /// Two words contain the time at which all requests will have been paid for: its whole
+    /// nanoseconds, and the remaining drops. The other two words contain the missing amount.
     fn words(&self) -> usize {
         4
     }
@@ -335,8 +335,8 @@ impl Meter for SmoothWarmup {
         self.write(words, WarmupState { debt, missing: 0 }, clock.now);
     }
 
-    /// An edit preserves the number of permits that are owed. Of the missing amount, it preserves
-    /// either the number of permits (carry `keep`) or the share of the maximum.
+    /// An edit preserves the number of permits owed. Of the missing amount, it preserves either the
+    /// number of permits (carry `keep`) or the share of the maximum.
     fn adopt(
         &self,
         words: &mut [u64],
@@ -370,7 +370,7 @@ mod tests {
 
     proptest! {
         /// Compares the debt with exact values, which are multiplied by the divisor of the
-        /// quadratic term so that the test rounds nothing.
+        /// quadratic term so that the test involves no rounding.
         #[test]
         #[expect(clippy::arithmetic_side_effects, reason = "the numbers are small")]
         fn a_run_is_never_early_and_hardly_late(

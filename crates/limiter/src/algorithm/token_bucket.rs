@@ -5,15 +5,15 @@
 //! interval bucket adds `amount` tokens at once at every multiple of the period, like Bucket4j's
 //! intervally-aligned refill. Because these multiples are the same for every bucket, a full bucket
 //! has no phase to remember and can be evicted without loss. By default, the multiples are counted
-//! on the monotonic clock of the process, so they fall on a different time of day in each process.
+//! on the monotonic clock of the process, so they fall at a different time of day in each process.
 //! With `align: clock`, they are counted on the wall clock. In any interval of length w, an
-//! interval bucket admits at most `capacity + amount·(⌊w/period⌋ + 1)`, plus `amount` for each jump
-//! of the wall clock. A greedy bucket admits at most `capacity + rate·w`.
+//! interval bucket admits at most `capacity + amount·(⌊w/period⌋ + 1)`, plus `amount` for each wall
+//! clock jump. A greedy bucket admits at most `capacity + rate·w`.
 //!
 //! With `max_wait`, a request that finds too few tokens is held until enough tokens have been
-//! refilled, provided that the wait is at most `max_wait`. A held request takes its tokens at once,
-//! so later requests queue behind it. The same bounds apply to the times at which held requests
-//! pass, except that each wait is rounded up to a nanosecond.
+//! refilled, provided that the wait is at most `max_wait`. A held request takes its tokens
+//! immediately, so later requests queue behind it. The same bounds apply to the times at which held
+//! requests pass, except that each wait is rounded up to a nanosecond.
 //!
 //! A bucket starts with `initial` tokens. If `initial` is below the capacity, a full bucket has
 //! more tokens than a new bucket, so evicting a full bucket loses tokens.
@@ -40,12 +40,12 @@ pub enum Refill {
     /// Continuously.
     #[default]
     Greedy,
-    /// In lumps: the whole amount of the rate at every multiple of its period.
+    /// In lumps: the rate's whole amount at every multiple of its period.
     Interval,
 }
 
 impl Refill {
-    /// Names of the variants in rule files.
+    /// Names of the variants, as written in rule files.
     pub const NAMES: [&'static str; 2] = ["greedy", "interval"];
 }
 
@@ -60,9 +60,9 @@ pub struct TokenBucket {
     initial: u64,
     #[serde(skip_serializing_if = "Nanos::is_zero")]
     max_wait: Nanos,
-    /// Length of this bucket's period, in periods of the undivided bucket. Only an Envoy's share of an interval bucket
-    /// can have a value above 1. Stored states count periods of the undivided bucket, so that the undivided bucket and
-    /// its shares can read each other's states.
+    /// Length of this bucket's period, in periods of the undivided bucket. The value can exceed 1 only for an Envoy's
+    /// share of an interval bucket. Stored states count periods of the undivided bucket, so that the undivided bucket
+    /// and its shares can read each other's states.
     #[serde(skip)]
     of_whole: u64,
 }
@@ -143,8 +143,8 @@ impl TokenBucket {
         Ok(Self { align, ..self })
     }
 
-    /// Returns this bucket, but requests that will find enough tokens within `max_wait` are held
-    /// instead of refused.
+    /// Returns this bucket, modified to hold requests that will find enough tokens within
+    /// `max_wait` instead of refusing them.
     ///
     /// ```
     /// use loudou_limiter::algorithm::{Refill, TokenBucket};
@@ -180,7 +180,7 @@ impl TokenBucket {
     }
 
     /// Divides this bucket into `envoys` equal shares, and returns one share. Each lump of the
-    /// share has at least one token.
+    /// share contains at least one token.
     pub(super) fn divided(&self, envoys: u32) -> Self {
         let capacity = part(self.capacity, envoys);
         let rate = match self.refill {
@@ -225,7 +225,7 @@ impl TokenBucket {
     }
 
     /// Returns the maximum number of used tokens: the capacity plus the tokens that refill within
-    /// [`MAX_REMEMBERED`], for which a debt is kept.
+    /// [`MAX_REMEMBERED`], the time for which a debt is kept.
     fn max_used(&self) -> u64 {
         let lumps = MAX_REMEMBERED.get().checked_div(self.rate.period().get());
         let debt = lumps
@@ -262,8 +262,8 @@ impl TokenBucket {
     }
 
     /// Returns the position to store when a request takes tokens now, given that `used` tokens are
-    /// already used. If the request is held, the position stays on the stored clock offset, because
-    /// its wait was computed with that offset.
+    /// already used. If the request is held, the position keeps the stored clock offset, because
+    /// the wait was computed with that offset.
     fn taking(&self, place: Place, used: u64, request: &BucketRequest) -> Place {
         if used.saturating_add(request.cost) > self.capacity {
             return place;
@@ -317,7 +317,7 @@ impl TokenBucket {
         left.min(used) > 0
     }
 
-    /// Returns the decision for a request after which `used` tokens are used.
+    /// Returns the decision for a request that brings the number of used tokens to `used`.
     fn at(&self, used: u64, place: &Place) -> Decision {
         let remaining = self.capacity.saturating_sub(used);
         let reset_after = self.until_tokens(used, place);

@@ -15,9 +15,9 @@ pub(super) fn units(used: Used) -> u64 {
     clamp(used.div_ceil(USED_ONE))
 }
 
-/// Returns how much longer a count lasts in a window of length `new`, if it would last `left` in a
-/// window of length `old`. A longer window prolongs the count by the difference. In a shorter
-/// window, the count lasts at most the length of that window.
+/// Returns the time remaining for a count in a window of length `new`, given that `left` would
+/// remain in a window of length `old`. A longer window extends this time by the difference. In a
+/// shorter window, this time is at most the length of that window.
 pub(super) fn left_after(left: Nanos, old: Nanos, new: Nanos) -> Nanos {
     left.saturating_add(new.since(old)).min(new)
 }
@@ -65,7 +65,7 @@ mod tests {
             assert!(decide(&mut words, 2, later).is_refused());
             assert!(decide(&mut words, 3, later).is_refused());
             assert!(!decide(&mut words, 0, later).is_refused());
-            // A cost of 0 writes nothing even after all counts have expired.
+            // A request with a cost of 0 writes nothing, even after all counts have expired.
             assert!(!decide(&mut words, 0, Nanos::from_secs(5)).is_refused());
             assert_eq!(words, before);
             let noted = meter.note_refusal(&mut words, &BucketRequest::new(1, later));
@@ -76,7 +76,7 @@ mod tests {
         }
     }
 
-    /// Converting a level never makes units available, and keeps usage that exceeds the capacity.
+    /// Converting a level never frees units, and preserves usage in excess of the capacity.
     #[test]
     fn levels_are_written_rounded_up() {
         let now = Nanos::from_secs(1);

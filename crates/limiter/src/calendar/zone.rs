@@ -19,7 +19,7 @@ pub const ZONE_FORM: &str =
 /// A time zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zone {
-    /// The zone as it was written.
+    /// The zone string, as it was written.
     text: Box<str>,
     /// Seconds by which standard time is ahead of UTC.
     standard: i64,
@@ -35,7 +35,7 @@ struct Summer {
     ends: Change,
 }
 
-/// A clock change that happens every year.
+/// A yearly clock change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Change {
     day: ChangeDay,
@@ -143,8 +143,8 @@ impl Zone {
             return self.standard;
         };
         // If daylight saving time ends at the instant at which it begins again, it lasts all year.
-        // Of two changes at the same instant, `max` therefore selects the beginning, because `true`
-        // is greater than `false`.
+        // Of two changes at the same instant, `max` therefore selects the start of daylight saving
+        // time, because `true` is greater than `false`.
         let past = self.changes(instant).filter(|(at, _)| *at <= instant);
         match past.max() {
             Some((_, true)) => summer.offset,
@@ -257,7 +257,7 @@ impl Rest<'_> {
         rest.is_some()
     }
 
-    /// Skips bytes for which `fits` is true, and returns their number.
+    /// Skips bytes for which `fits` returns true, and returns the number of bytes skipped.
     fn skip(&mut self, fits: impl Fn(u8) -> bool) -> usize {
         let count = self.0.iter().take_while(|byte| fits(**byte)).count();
         self.0 = self.0.get(count..).unwrap_or(&[]);

@@ -1,8 +1,8 @@
 //! Circuit breaker between an Envoy and the engine. After a number of consecutive failures, the
 //! Envoy makes no calls and decides locally until the engine answers a single call, the probe.
 //!
-//! The time for which the breaker stays open doubles with each failed probe. This time is
-//! randomized so that many Envoys do not call the engine again at the same moment, and capped at
+//! The time for which the breaker stays open doubles after each failed probe. This time is
+//! randomised so that many Envoys do not call the engine again at the same moment, and capped at
 //! [`Policy::most`] so that a fleet recovers quickly.
 
 use crate::time::Nanos;
@@ -14,7 +14,7 @@ use super::jitter::between;
 pub struct Policy {
     /// Number of consecutive failures that open the breaker, at least 1.
     pub failures: u32,
-    /// Upper bound of the time for which the breaker stays open before the first probe.
+    /// Upper bound on the time for which the breaker stays open before the first probe.
     pub first: Nanos,
     /// Maximum time for which the breaker stays open before a probe, and timeout of a probe. If
     /// calls fail for a single Envoy, that Envoy decides locally for this time, while the other
@@ -38,14 +38,14 @@ pub(super) fn doubled(span: Nanos, times: u32) -> Nanos {
     Nanos::new(span.get().saturating_mul(factor))
 }
 
-/// State of a breaker, which determines the calls that it permits.
+/// State of a breaker, which determines which calls it permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// All calls are permitted.
     Closed,
     /// No call is permitted before `until`. After that, a single call is permitted as a probe.
     Open {
-        /// Time from which the probe is permitted.
+        /// Earliest time at which the probe is permitted.
         until: Nanos,
     },
     /// No call is permitted, because a probe is in flight.

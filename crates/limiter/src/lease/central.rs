@@ -72,7 +72,8 @@ impl Central {
     }
 
     /// Converts the levels to the limits of a lease request. Each limit continues the level with
-    /// equal parameters or, if there is none, the level at the same index. A new limit starts full.
+    /// the same parameters or, if there is none, the level at the same index. A new limit starts
+    /// full.
     fn under(&self, terms: &Terms, now: Nanos) -> SmallVec<[Level; 2]> {
         let numbers = terms.limits().iter().enumerate();
         let levels = numbers.map(|(place, limit)| {
@@ -91,8 +92,8 @@ impl Central {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Level {
     limit: Shared,
-    /// For a leak, the state words of the leak. For other limits, the index of a period and the
-    /// number of units used in that period.
+    /// For a leak, its state words. For other limits, the index of a period and the number of units
+    /// used in that period.
     words: [u64; 2],
 }
 
@@ -107,8 +108,8 @@ impl Level {
     /// Converts the level to another limit.
     fn under(mut self, limit: Shared, now: Nanos) -> Self {
         if limit == self.limit {
-            // If the clock has jumped far back, the period index must be rewritten, because the
-            // count would otherwise not expire before the clock reaches the old index.
+            // If the clock has jumped far back, the period index must be rewritten, because
+            // otherwise the count would not expire until the clock reached the old index.
             if let Kind::Lumps(lumps) = Kind::of(limit) {
                 self.words = [lumps.number(self.words, now), lumps.used(self.words, now)];
             }
@@ -193,7 +194,7 @@ impl Level {
     }
 }
 
-/// How the units of a limit refill.
+/// How a limit's units refill.
 enum Kind {
     /// Continuously.
     Leak(Leak),

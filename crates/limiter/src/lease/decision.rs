@@ -1,5 +1,5 @@
-//! Converts the verdict of a lease to a [`BucketDecision`], so that it is reported like the
-//! decision of a local bucket.
+//! Converts a lease's verdict to a [`BucketDecision`], so that it is reported like a local bucket's
+//! decision.
 
 use super::{Lease, LeaseVerdict, Shared, Terms};
 use crate::decision::BucketRequest;
@@ -7,8 +7,8 @@ use crate::decision::Decision;
 use crate::limit::{BucketDecision, Decisions};
 use crate::time::Nanos;
 
-/// How likely it is that a limit caused a refusal. The engine reports how long the refusal lasts,
-/// but not which limit caused it.
+/// Likelihood that a limit caused a refusal. The engine reports how long the refusal lasts, but not
+/// which limit caused it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Blame {
     /// The limit has enough units.
@@ -21,9 +21,9 @@ enum Blame {
 
 impl Lease {
     /// Returns the decision to report for a verdict on `request`. For each limit, the remaining
-    /// units are the tokens of this lease plus the balance that the engine last reported. The time
-    /// until a limit is full is an upper bound. If the verdict is neither an admission nor a
-    /// refusal, the decision is the same as for an admission.
+    /// units are the tokens of this lease plus the balance that the engine last reported. The
+    /// reported time until a limit is full is an upper bound. If the verdict is neither an
+    /// admission nor a refusal, the decision is the same as for an admission.
     pub fn decision(
         &self,
         terms: &Terms,

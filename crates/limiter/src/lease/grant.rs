@@ -1,4 +1,4 @@
-//! An Envoy's demand for tokens of one key, and the engine's grant.
+//! An Envoy's demand for one key's tokens, and the engine's grant.
 
 use super::remaining::RemainingUnits;
 use crate::time::Nanos;
@@ -6,7 +6,7 @@ use crate::time::Nanos;
 /// The contents of a lease request for one key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
-    /// Number of requested units, for held requests and for use in advance.
+    /// Number of units requested, both for held requests and in advance.
     pub want: u64,
     /// Minimum grant: the cost of the cheapest held request, or 0 if no request is held. If fewer
     /// units are available, the engine grants nothing, because tokens that no held request can use
@@ -25,8 +25,8 @@ pub struct Grant {
     /// Number of units of [`Demand::debt`] that were charged.
     pub charged: u64,
     /// Time until [`Demand::need`] units are available, or until one unit is available if none are
-    /// needed. Zero if all requested units were granted and the debt did not raise the usage of any
-    /// limit above its capacity.
+    /// needed. Zero if all requested units were granted and the debt did not raise any limit's
+    /// usage above its capacity.
     pub wait: Nanos,
     /// Units that remain in each limit.
     pub left: RemainingUnits,

@@ -1,4 +1,4 @@
-//! Randomized durations, which prevent many Envoys from acting at the same time.
+//! Randomised durations, which prevent many Envoys from acting at the same time.
 
 use crate::leak::div_ceil;
 use crate::time::Nanos;

@@ -2,8 +2,8 @@
 //!
 //! A later answer never extends the expiry of earlier tokens, because the upper bound of a lease
 //! requires each token to be used within one lease after its grant. If a third portion is added,
-//! the two portions whose expiry times are closest are merged, and the merged portion gets the
-//! earlier expiry.
+//! the two portions whose expiry times are closest are merged, and the merged portion takes on the
+//! earlier expiry time.
 
 use crate::time::Nanos;
 
@@ -21,7 +21,7 @@ impl Portion {
         end: Nanos::ZERO,
     };
 
-    /// Returns the portion, or an empty one if it has expired at `now`.
+    /// Returns the portion, or an empty one if it has expired by `now`.
     fn at(self, now: Nanos) -> Self {
         if now < self.end && self.tokens > 0 {
             return self;
@@ -29,7 +29,7 @@ impl Portion {
         Self::NONE
     }
 
-    /// Merges two portions. The result has the earlier expiry.
+    /// Merges two portions. The result has the earlier expiry time.
     fn joined(self, other: Self) -> Self {
         Self {
             tokens: self.tokens.saturating_add(other.tokens),
@@ -41,7 +41,7 @@ impl Portion {
 /// All tokens of a lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Portions {
-    /// The portion that expires first. The tokens of this portion are used first.
+    /// The portion that expires first. Its tokens are used first.
     pub(super) early: Portion,
     pub(super) late: Portion,
 }
@@ -69,7 +69,7 @@ impl Portions {
         u64::from(early.tokens).saturating_add(late.tokens.into())
     }
 
-    /// Returns the time when all tokens have expired.
+    /// Returns the time at which all tokens will have expired.
     pub(super) fn end(self) -> Nanos {
         let end = |portion: Portion| match portion.tokens {
             0 => Nanos::ZERO,
@@ -88,7 +88,8 @@ impl Portions {
         }
     }
 
-    /// Takes `cost` tokens and returns true, or takes none and returns false if there are fewer.
+    /// Takes `cost` tokens and returns true, or takes none and returns false if fewer are
+    /// available.
     pub(super) fn take(&mut self, cost: u64, now: Nanos) -> bool {
         if self.tokens(now) < cost {
             return false;
@@ -103,8 +104,8 @@ impl Portions {
         true
     }
 
-    /// Restores tokens. It is unknown from which portion they were taken, so they get the earlier
-    /// expiry.
+    /// Restores tokens. It is unknown from which portion they were taken, so they are given the
+    /// earlier expiry time.
     pub(super) fn give_back(&mut self, tokens: u64, now: Nanos) {
         // A portion whose tokens are all used still has an expiry time.
         let ends = [self.early.end, self.late.end].into_iter();

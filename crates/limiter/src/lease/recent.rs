@@ -3,7 +3,7 @@
 //! Unused tokens are lost to the whole fleet until the limit refills them at its rate. Tokens are
 //! therefore leased in advance only for demand that is nearly certain. This demand is the number of
 //! requests in the quieter of the last two leases, minus twice the square root of that number,
-//! which is two standard deviations of random arrivals. With fewer than six requests per lease,
+//! which is two standard deviations for random arrivals. With fewer than six requests per lease,
 //! half of the result is less than one request, so nothing is leased in advance for a slow key.
 
 use crate::time::Nanos;

@@ -1,9 +1,9 @@
-//! Units that remain in the engine for each limit.
+//! Number of units remaining in the engine for each limit.
 
 use crate::limit::MAX_LIMITS;
 
 /// Remaining units for each limit of a key, in the order of the limits. Limits whose remaining
-/// units are unknown have 0.
+/// units are unknown are set to 0.
 ///
 /// ```
 /// use loudou_limiter::lease::RemainingUnits;
@@ -40,8 +40,7 @@ impl RemainingUnits {
         self
     }
 
-    /// Returns the units of the first limit and the units of the other limits, without trailing
-    /// zeros.
+    /// Returns the first limit's units and the other limits' units, without trailing zeros.
     pub(super) fn split(&self) -> (u32, &[u32]) {
         let [first, later @ ..] = &self.0;
         let zeros = later.iter().rev().take_while(|units| **units == 0).count();

@@ -1,7 +1,7 @@
-//! Lease requests of an Envoy, and the effect of their answers on a lease.
+//! An Envoy's lease requests, and the effect of their answers on a lease.
 //!
 //! A worker can send a lease request for its own held requests at any time. Only one lease request
-//! at a time, the *refill*, also asks for tokens in advance and carries the debt, so that tokens
+//! at a time, the *refill*, also requests tokens in advance and carries the debt, so that tokens
 //! are not requested twice and debt is not charged twice.
 
 use super::Lease;
@@ -12,7 +12,7 @@ use super::portions::Portion;
 use super::terms::Terms;
 use crate::time::Nanos;
 
-/// Requests that a worker holds and for which it has not sent a lease request yet.
+/// Requests that a worker is holding and for which it has not yet sent a lease request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// Total cost of the held requests.
@@ -44,7 +44,7 @@ impl Lease {
 
     /// Returns the lease request that the caller must send at `now`, or `None` if nothing is
     /// needed. The lease request covers the held requests. Unless a refill is in flight, the lease
-    /// request also carries the debt and asks for tokens in advance.
+    /// request also carries the debt and requests tokens in advance.
     pub fn request(&mut self, terms: &Terms, held: Held, now: Nanos) -> Option<TokenRequest> {
         let is_free = !self.is_refilling(terms, now);
         let beforehand = if is_free {
@@ -147,7 +147,7 @@ impl Lease {
     ///
     /// A current denial stays in effect, because the key had too few units when the engine last
     /// answered. The refill still counts as in flight until its timeout, like a lost refill, so
-    /// that the debt is not sent again at once.
+    /// that the debt is not sent again immediately.
     pub fn failed(&mut self, now: Nanos, random: u64) {
         if self.denied_until(now).is_some() {
             return;

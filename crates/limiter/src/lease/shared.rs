@@ -60,7 +60,7 @@ pub enum Unfit {
 }
 
 impl Shared {
-    /// Checks the parameters like the constructors of the algorithms.
+    /// Checks the parameters in the same way as the algorithms' constructors.
     pub fn check(self) -> Result<(), BadNumbers> {
         match self {
             Self::Leak { capacity, rate } | Self::Interval { capacity, rate } => {
@@ -82,7 +82,7 @@ impl Shared {
         !(is_odd || is_lump && period.get() < clock)
     }
 
-    /// Returns the maximum number of cost units that are taken at once.
+    /// Returns the maximum number of cost units that can be taken at once.
     pub const fn capacity(self) -> u64 {
         match self {
             Self::Leak { capacity, .. }

@@ -10,22 +10,22 @@ use super::shared::{Shared, Unfit};
 use crate::limit::{Limits, MAX_LIMITS};
 use crate::time::Nanos;
 
-/// Settings that apply to all leases of a fleet.
+/// Settings that apply to all leases in a fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseSettings {
-    /// Time for which an Envoy may use leased tokens, counted from when it sends the lease request.
+    /// Time for which an Envoy may use leased tokens, measured from when it sends the lease
+    /// request.
     pub lease: Nanos,
     /// Timeout of a call to the engine, and maximum time for which a request is held until tokens
     /// arrive.
     pub timeout: Nanos,
-    /// Number of units of a key that each Envoy may admit before they are reported to the engine.
+    /// Number of units that each Envoy may admit for a key before reporting them to the engine.
     /// With 0, the limit is strict.
     pub credit: u64,
 }
 
-/// The limits of one key in the form that a fleet shares, together with the lease settings. Up to
-/// two limits are stored without an allocation, so terms are cheap enough to create for each
-/// request.
+/// One key's limits, in the form shared by a fleet, together with the lease settings. Up to two
+/// limits are stored without an allocation, so terms are cheap enough to create for each request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
     limits: SmallVec<[Shared; 2]>,

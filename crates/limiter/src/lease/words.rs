@@ -7,7 +7,7 @@ use super::{Lease, RemainingUnits};
 use crate::limit::MAX_LIMITS;
 use crate::time::Nanos;
 
-/// Number of words of a lease. All words are zero for a key that is not known yet.
+/// Number of words in a lease. All words are zero for a key that is not known yet.
 pub const LEASE_WORDS: usize = 11;
 /// Maximum number of limits whose remaining units are stored outside the words of the lease.
 pub const MAX_LATER_LIMITS: usize = MAX_LIMITS - 1;
@@ -23,8 +23,7 @@ fn split(word: u64) -> (u32, u32) {
 }
 
 impl Lease {
-    /// Encodes the lease as words. Of the remaining units, the words contain only the value of the
-    /// first limit.
+    /// Encodes the lease as words. The words contain the remaining units of the first limit only.
     pub fn to_words(&self) -> [u64; LEASE_WORDS] {
         let Portions { early, late } = self.tokens;
         let Recent { start, counts } = self.recent;

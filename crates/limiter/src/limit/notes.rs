@@ -36,13 +36,13 @@ use crate::wide::{clamp, mul_div};
 
 /// Number of words before the permits.
 const HEAD: usize = 3;
-/// Number of words of the permits.
+/// Number of words occupied by the permits.
 const PERMITS: usize = 5;
 /// Most significant byte of the first word, which identifies notes. No promise count has this byte,
-/// because the byte would mean more than 2^31 waiting requests.
+/// because that would mean more than 2^31 waiting requests.
 const TAG: u64 = 0xff;
 
-/// Requests in flight of a `concurrency` limit that an edit removed.
+/// Requests in flight under a `concurrency` limit that an edit removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Permits {
     /// Hash of the limit's name.
@@ -71,13 +71,13 @@ impl Permits {
         (concurrency.used(words, now) > 0).then_some(permits)
     }
 
-    /// Returns a limit with the lease of the limit that gave out the permits. Its capacity is
+    /// Returns a limit with the same lease as the limit that issued the permits. Its capacity is
     /// irrelevant.
     pub(crate) fn limit(&self) -> Option<Concurrency> {
         Concurrency::new(1, self.lease).ok()
     }
 
-    /// Returns the state words of the limit that gave out the permits.
+    /// Returns the state words of the limit that issued the permits.
     pub(crate) const fn words(&self) -> &[u64; 3] {
         &self.words
     }
@@ -97,7 +97,7 @@ impl Permits {
     }
 }
 
-/// Hashes a limit name with FNV-1a, which is sufficient for the few names of a rule.
+/// Hashes a limit name with FNV-1a, which is sufficient for the few names in a rule.
 pub(crate) fn name_hash(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -107,7 +107,7 @@ pub(crate) fn name_hash(name: &str) -> u64 {
 /// Notes about a limit after a proportional edit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Share {
-    /// Time from which none of the units noted here count.
+    /// Time from which none of the units recorded here count any longer.
     pub(crate) until: Nanos,
     /// Largest capacity since the proportional edit; 0 if there was no such edit.
     pub(crate) most: u64,
@@ -115,15 +115,15 @@ pub(crate) struct Share {
     pub(crate) used: u64,
     /// Taken amount minus used amount when this share was written.
     pub(crate) more: i64,
-    /// Amount by which rounding made the count too high, in multiples of 2^-64 cost units.
+    /// Amount by which rounding inflated the count, in multiples of 2^-64 cost units.
     pub(crate) fraction: u64,
 }
 
-/// Number of words of a share.
+/// Number of words in a share.
 const SHARE: usize = 5;
 
 impl Share {
-    /// Creates the share of a limit from the exact amounts of used and taken units.
+    /// Creates a limit's share from the exact amounts of used and taken units.
     pub(crate) fn of(most: Used, used: Used, taken: Used, fraction: u64) -> Self {
         let more = i128::try_from(taken).unwrap_or(i128::MAX);
         let more = more.saturating_sub(i128::try_from(used).unwrap_or(i128::MAX));
@@ -136,7 +136,7 @@ impl Share {
         }
     }
 
-    /// Returns the amount by which rounding made the level too high.
+    /// Returns the amount by which rounding inflated the level.
     pub(crate) fn excess(&self) -> Used {
         Used::from(self.fraction >> 32)
     }
@@ -154,7 +154,7 @@ impl Share {
     }
 }
 
-/// The notes of a bucket.
+/// A bucket's notes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Notes {
     pub(crate) permits: Option<Permits>,
@@ -167,7 +167,7 @@ impl Notes {
         self.permits.is_none() && self.shares.is_empty()
     }
 
-    /// Returns the number of words that notes take at the start of `words`, or 0 if `words` does
+    /// Returns the number of words that notes occupy at the start of `words`, or 0 if `words` does
     /// not start with notes.
     pub(super) fn length(words: &[u64]) -> usize {
         let Some(head) = words.first().copied().filter(|head| head >> 56 == TAG) else {
@@ -234,7 +234,7 @@ impl Notes {
                 share.fraction,
             ]);
         }
-        // Ends the notes with a nonzero word, because trailing zeros of a bucket are not stored.
+        // Ends the notes with a nonzero word, because a bucket's trailing zeros are not stored.
         words.push(1);
     }
 }
@@ -244,7 +244,7 @@ fn counts(head: u64) -> [usize; 2] {
 }
 
 impl Limits {
-    /// Returns the notes of a bucket that still count at `now`.
+    /// Returns the bucket's notes that still count at `now`.
     pub(crate) fn notes(&self, bucket: &Bucket, now: Nanos) -> Notes {
         if bucket.words.len() <= self.words() {
             return Notes::default();
@@ -288,12 +288,13 @@ impl Limits {
         self.notes(bucket, now).permits?.until(now)
     }
 
-    /// Returns true if the bucket may get units back when a request ends.
+    /// Returns true if units may be given back to the bucket when a request ends.
     pub fn may_release(&self, bucket: &Bucket) -> bool {
         self.holds_until_end() || self.noted_until(bucket, bucket.last).is_some()
     }
 
-    /// Subtracts `cost` from the noted permits, for a request that was admitted at `taken_at`.
+    /// Subtracts `cost` from the permits in the notes, for a request that was admitted at
+    /// `taken_at`.
     pub(super) fn release_noted(
         &self,
         bucket: &mut Bucket,
@@ -316,8 +317,8 @@ impl Limits {
     }
 }
 
-/// Returns the noted permits and the index of the limit in `new` that adopts them, if there is one.
-/// `is_taken` returns true for the index of a limit that already continues other permits.
+/// Returns the permits in the notes and the index of the limit in `new` that adopts them, if there
+/// is one. `is_taken` returns true for the index of a limit that already continues other permits.
 pub(crate) fn moved(
     permits: Option<Permits>,
     new: &Limits,
@@ -333,7 +334,7 @@ pub(crate) fn moved(
     Some((index, permits))
 }
 
-/// Writes noted permits to `words`, the state of `limit`.
+/// Writes permits from the notes to `words`, the state of `limit`.
 pub(crate) fn adopt(limit: &Concurrency, words: &mut [u64], permits: &Permits, clock: Clock) {
     if let Some(before) = permits.limit() {
         limit.adopt(
@@ -346,7 +347,7 @@ pub(crate) fn adopt(limit: &Concurrency, words: &mut [u64], permits: &Permits, c
     }
 }
 
-/// One unit in the arithmetic of fractions.
+/// One unit, as represented in fraction arithmetic.
 pub(crate) const WHOLE: u128 = 1 << 64;
 /// A fraction that is closer than this to a whole unit is rounded to that unit. Otherwise, a tiny
 /// rounding error could be rounded up to a whole unit.

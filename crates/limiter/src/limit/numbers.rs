@@ -2,10 +2,10 @@
 //! token.
 //!
 //! If a rule uses such numbers, its limits are a template. [`Limits::with`] creates the limits for one request from the
-//! template. Each bucket stores the numbers of the last request that it decided on, before the words of its limits. An
-//! operation with other numbers first converts the bucket, like an edit of the rule with [`Carry::Keep`]. A client that
-//! alternates between two numbers therefore gains nothing beyond the larger number. Buckets of other rules do not store
-//! numbers.
+//! template. Each bucket stores, before the words of its limits, the numbers carried by the last request that it
+//! decided on. An operation with different numbers first converts the bucket, like an edit of the rule with
+//! [`Carry::Keep`]. A client that alternates between two numbers therefore gains nothing beyond the larger number.
+//! Buckets of other rules do not store numbers.
 //!
 //! [`Carry::Keep`]: crate::Carry::Keep
 
@@ -29,7 +29,7 @@ pub struct Source {
     pub metadata: Vec<String>,
     /// Default for requests that do not carry the number.
     pub default: u32,
-    /// Maximum of the number. Larger numbers are reduced to this maximum.
+    /// Maximum value of the number. Larger numbers are capped at this value.
     pub max: u32,
 }
 
@@ -51,7 +51,7 @@ impl Source {
 pub struct Sources {
     /// Source of the capacity.
     pub capacity: Option<Source>,
-    /// Source of the amount of the rate.
+    /// Source of the rate amount.
     pub amount: Option<Source>,
 }
 
@@ -60,7 +60,7 @@ pub struct Sources {
 pub struct RequestNumbers {
     /// The capacity.
     pub capacity: u32,
-    /// The amount of the rate.
+    /// Rate amount.
     pub amount: u32,
 }
 
@@ -150,13 +150,13 @@ impl Limits {
         self.list.iter().any(|limit| limit.sources.is_some())
     }
 
-    /// Returns the numbers that a bucket of these limits stores.
+    /// Returns the numbers stored in a bucket with these limits.
     #[inline]
     pub fn numbers(&self) -> &[u64] {
         &self.numbers
     }
 
-    /// Returns the numbers in a bucket of these limits, or of limits from the same template.
+    /// Returns the numbers stored in a bucket with these limits or with other limits from the same template.
     pub fn numbers_in(&self, bucket: &Bucket) -> Numbers {
         let mut numbers: Numbers = bucket
             .words
@@ -226,7 +226,7 @@ impl Limits {
         }
     }
 
-    /// Returns the words of a bucket without the numbers at the start.
+    /// Returns a bucket's words without the numbers at the start.
     #[inline]
     pub(crate) fn own_words<'w>(&self, words: &'w mut [u64]) -> &'w mut [u64] {
         if self.numbers.is_empty() {
@@ -237,7 +237,7 @@ impl Limits {
 }
 
 impl Serialize for Limit {
-    /// Serialises the limit as in a rule file.
+    /// Serialises the limit in the form used in rule files.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         struct Plain<'a> {
@@ -251,7 +251,7 @@ impl Serialize for Limit {
             return plain.serialize(serializer);
         };
         // Serialises to JSON text and parses it again, so that the filter's Wasm module, which must be small, needs no
-        // second serializer.
+        // second serialiser.
         let text = serde_json::to_vec(&plain).map_err(S::Error::custom)?;
         let fields: Map<String, Value> = serde_json::from_slice(&text).map_err(S::Error::custom)?;
         let mut out = serializer.serialize_map(None)?;
@@ -265,7 +265,7 @@ impl Serialize for Limit {
                     let per = rate.period();
                     out.serialize_entry(field, &SourcedRate { amount, per })?;
                 }
-                // These fields depend on the capacity, so their defaults apply.
+                // These fields depend on the capacity, so they are omitted and their defaults apply.
                 (Some(_), _, _) if field == "slot_capacity" || field == "initial" => {}
                 _ => out.serialize_entry(field, value)?,
             }
@@ -274,7 +274,7 @@ impl Serialize for Limit {
     }
 }
 
-/// A rate whose amount has a source, in the form of a rule file.
+/// A rate whose amount has a source, in the form used in rule files.
 #[derive(Serialize)]
 struct SourcedRate<'a> {
     amount: &'a Source,

@@ -10,7 +10,7 @@ use crate::time::Nanos;
 pub enum Plan {
     /// The request passes at this time.
     At(Nanos),
-    /// The request gives back its units and is decided on again like a new request. There are three
+    /// The request gives back its units and is evaluated again as if it were new. There are three
     /// cases. First, the request would have to wait longer than before the edit, and longer than
     /// the new limits allow. Second, the new limits do not hold requests, and the cost of this
     /// request does not fit. Third, no new limit continues its queue, and a new limit counts
@@ -38,8 +38,8 @@ impl Limits {
         self.each(&mut taken.before().clone(), &mut |index, meter, words| {
             let (after, next) = rest.split_at_checked(meter.words()).unwrap_or_default();
             rest = next;
-            // All other limits are skipped. They are new, or have already admitted the request
-            // before it began to wait.
+            // All other limits are skipped. They are new, or already admitted the request before it
+            // began to wait.
             if !self.held_by(old, index) || words == after {
                 return;
             }
@@ -87,8 +87,8 @@ impl Limits {
         same.or_else(renamed)
     }
 
-    /// Returns the time at which the queue of a bucket ends after an edit has converted the bucket.
-    /// This is the time at which the next request would pass.
+    /// Returns the time at which a bucket's queue ends after an edit has converted the bucket. This
+    /// is the time at which the next request would pass.
     pub(crate) fn queue_end_of(&self, bucket: &Bucket) -> Nanos {
         let request = BucketRequest::new(1, bucket.last).queued();
         let wait = self

@@ -5,7 +5,7 @@
 //! Later requests were promised later times. A request that leaves the middle of a queue cannot
 //! give back its place, because the requests behind it keep their times. Once all waiting requests
 //! have passed or left, all promises are resolved, and the queue contains only empty places. The
-//! queue is then restored to the state in which the last request that passed had left it.
+//! queue is then restored to the state in which it was left by the last request that passed.
 //!
 //! A promise is identified by its *mark*: the time at which all units taken so far, including the
 //! units of this request, have drained. Each promise has a later mark than the previous promise,
@@ -44,7 +44,7 @@ const HEAD: usize = 4;
 /// Number of words after the tails.
 const ROOT: usize = 1;
 
-/// The unresolved promises of a bucket.
+/// A bucket's unresolved promises.
 #[derive(Debug)]
 struct Promises {
     early: u32,
@@ -95,7 +95,7 @@ impl Promises {
         self.early == 0 && self.late == 0
     }
 
-    /// Stores the tails that a request had left when it arrived, because the request has now
+    /// Stores the tails that a request left behind when it arrived, because the request has now
     /// passed. If a stored tail is later, it is kept.
     fn keep(&mut self, tails: &[u64]) {
         for (kept, tail) in self.tails.iter_mut().zip(tails) {
@@ -104,7 +104,7 @@ impl Promises {
     }
 }
 
-/// Returns true if waiting requests of the limit form a queue whose end can move back.
+/// Returns true if the limit's waiting requests form a queue whose end can move back.
 pub(crate) fn is_queue(meter: &dyn Meter) -> bool {
     meter.as_level().is_some() && meter.may_hold()
 }
@@ -114,7 +114,7 @@ impl Limits {
         self.facts.queues
     }
 
-    /// Returns the maximum number of words of a promise count.
+    /// Returns the maximum number of words in a promise count.
     pub const fn promise_words(&self) -> usize {
         match self.queues() {
             0 => 0,
@@ -221,14 +221,15 @@ impl Limits {
         tails
     }
 
-    /// Returns the mark of the promise to the request that left the bucket in the state `bucket`.
+    /// Returns the mark of the promise made to the request that left the bucket in the state
+    /// `bucket`.
     pub(crate) fn mark(&self, bucket: &Bucket) -> Nanos {
         let tails = self.tails(bucket);
         let last = tails.iter().copied().max().unwrap_or(0);
         bucket.queue_end.max(Nanos::new(last))
     }
 
-    /// Removes the promises that have expired at `now`. Returns true if that changed `bucket`.
+    /// Removes the promises that have expired by `now`. Returns true if that changed `bucket`.
     pub(crate) fn drop_expired(&self, bucket: &mut Bucket, now: Nanos) -> bool {
         let Some(promises) = self.promises(bucket) else {
             return false;
@@ -297,9 +298,9 @@ impl Limits {
         }
     }
 
-    /// Resolves the promise to a request that has passed or left. `after` is the bucket as this
-    /// request left it when it arrived. Returns true if no promises remain, in which case the ends
-    /// of the queues have moved back.
+    /// Resolves the promise made to a request that has passed or left. `after` is the bucket in the
+    /// state in which this request left it on arrival. Returns true if no promises remain, in which
+    /// case the ends of the queues have moved back.
     pub(crate) fn resolve(&self, bucket: &mut Bucket, after: &Bucket, passed: bool) -> bool {
         let Some(mut promises) = self.promises(bucket) else {
             return false;
@@ -361,14 +362,15 @@ impl Limits {
 
     /// Returns true if the bucket has a single limit, and requests have been waiting in its queue
     /// without interruption since `then` or earlier. The promise count began before its `start`
-    /// time, and no decision since then found the queue empty. With several limits, the count does
-    /// not show which limit had the queue.
+    /// time, and no decision since then has found the queue empty. With several limits, the count
+    /// does not show which limit had the queue.
     pub(crate) fn waited_since(&self, bucket: &Bucket, then: Nanos) -> bool {
         let promises = self.promises(bucket).filter(|_| self.list.len() == 1);
         promises.is_some_and(|promises| promises.start <= then)
     }
 
-    /// Returns the root that the caller gave the promise count after an edit, or 0 if it has none.
+    /// Returns the root that the caller assigned to the promise count after an edit, or 0 if it has
+    /// none.
     pub fn root(&self, bucket: &Bucket) -> u64 {
         self.promises(bucket).map_or(0, |promises| promises.root)
     }
@@ -383,9 +385,9 @@ impl Limits {
         }
     }
 
-    /// Resets a bucket in which a request waits, as of `clock`. The result is a new bucket that
-    /// keeps the queues, so that later requests stay behind the waiting requests. Returns `None` if
-    /// no request waits.
+    /// Resets a bucket in which a request is waiting, as of `clock`. The result is a new bucket
+    /// that keeps the queues, so that later requests stay behind the waiting requests. Returns
+    /// `None` if no request is waiting.
     ///
     /// ```
     /// use loudou_limiter::{Clock, Limit, Limits, Nanos, Rate, algorithm::LeakyQueue};
@@ -436,9 +438,9 @@ impl Limits {
         words
     }
 
-    /// Gives back the place of a waiting request that leaves, if it is the last request in the
-    /// queues. `after` is the bucket as this request left it when it arrived. Returns true if the
-    /// place was given back.
+    /// Gives back the place of a waiting request that is leaving, if it is the last request in the
+    /// queues. `after` is the bucket in the state in which this request left it on arrival. Returns
+    /// true if the place was given back.
     pub(crate) fn leave_last(&self, bucket: &mut Bucket, taken: &Taken, after: &Bucket) -> bool {
         let before = taken.before();
         let has_queue_end = after.queue_end > bucket.last && after.queue_end == bucket.queue_end;

@@ -1,14 +1,14 @@
-//! Advice that the relay logs if it cannot connect to the engine or the engine rejects a script.
+//! Advice that the relay logs when it cannot connect to the engine or when the engine rejects a script.
 
 use std::path::Path;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
-/// Returns advice for an error, or `None` if the error is self-explanatory, such as a refused connection. `ca` is the
+/// Returns advice on an error, or `None` if the error is self-explanatory, such as a refused connection. `ca` is the
 /// value of `--engine-ca`.
 ///
-/// The function searches the error's text, because the Redis client reports some errors only as text. The text itself
-/// is not logged, because the server may repeat the command in the text, including a password.
+/// This function searches the error text, because the Redis client reports some errors only as text. The text itself is
+/// not logged, because it may echo the command, including a password.
 pub(super) fn advice(error: &RedisError, ca: Option<&Path>) -> Option<String> {
     let text = error.to_string();
     let has = |part: &str| text.contains(part);

@@ -1,7 +1,7 @@
-//! Client of a cluster, with a slot map and one connection per node.
+//! Cluster client, with a slot map and one connection per node.
 //!
-//! The `redis` crate's cluster client blocks calls to all nodes while it searches for a lost node. Here each node has a
-//! separate connection and task, so a lost node affects only the keys in its slots.
+//! The `redis` crate's cluster client blocks calls to all nodes while it is looking for a lost node. Here, each node
+//! has its own connection and task, so losing a node affects only the keys in its slots.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,21 +20,21 @@ use super::node::{Node, in_time, run};
 use crate::log::{Level, Log};
 use crate::metrics::Metrics;
 
-/// Interval between refreshes of the slot map while all nodes are connected.
+/// Interval between slot map refreshes while all nodes are connected.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(5);
-/// Interval between refreshes of the slot map while a node is lost or no node is known.
+/// Interval between slot map refreshes while a node is lost or no nodes are known.
 const LOST_REFRESH_INTERVAL: Duration = Duration::from_millis(250);
 /// Minimum interval between refreshes, regardless of the number of redirections.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Number of slots in a Redis or Valkey cluster.
 const SLOTS: u16 = 16_384;
 
-/// Client of a cluster.
+/// Client for a cluster.
 pub(super) struct Cluster {
     map: Mutex<Arc<Map>>,
-    /// Wakes the refresh of the slot map after a `MOVED`.
+    /// Triggers a slot map refresh after a `MOVED`.
     moved: Notify,
-    /// True after the relay has tried to connect to every node in the slot map.
+    /// True once the relay has tried to connect to every node in the slot map.
     is_ready: AtomicBool,
     metrics: Arc<Metrics>,
     log: Log,
@@ -93,14 +93,14 @@ impl Cluster {
         nodes.any(|kept| kept.node.is_reached())
     }
 
-    /// Returns the number of nodes with slots, and the number of these nodes without a connection.
+    /// Returns the number of nodes with slots, and how many of them are not connected.
     pub(super) fn nodes(&self) -> (usize, usize) {
         let map = self.map();
         let lost = map.nodes.values().filter(|kept| !kept.node.is_reached());
         (map.nodes.len(), lost.count())
     }
 
-    /// Returns the node that serves the slot of a key, or `None` if no known node serves this slot.
+    /// Returns the node that serves a key's slot, or `None` if no known node serves it.
     pub(super) fn node_of(&self, key: &str) -> Option<Arc<Node>> {
         let slot = slot(key.as_bytes());
         let map = self.map();
@@ -109,13 +109,13 @@ impl Cluster {
         Some(Arc::clone(node))
     }
 
-    /// Returns the node at the address of a redirection, or `None` if the node is not in the slot map yet.
+    /// Returns the node that a redirection points to, or `None` if it is not in the slot map yet.
     pub(super) fn node_at(&self, address: &Address) -> Option<Arc<Node>> {
         let map = self.map();
         map.nodes.get(address).map(|kept| Arc::clone(&kept.node))
     }
 
-    /// Requests a refresh of the slot map after a `MOVED`, or after a redirection to an unknown node.
+    /// Requests a slot map refresh after a `MOVED`, or after a redirection to an unknown node.
     pub(super) fn has_moved(&self) {
         self.moved.notify_one();
     }
@@ -149,13 +149,13 @@ impl Cluster {
             } else {
                 REFRESH_INTERVAL
             };
-            // A `MOVED` reply ends the pause early.
+            // A `MOVED` reply cuts the pause short.
             drop(timeout(pause, self.moved.notified()).await);
         }
     }
 
-    /// Asks all nodes for the slot ranges and returns the most frequent answer, because a partitioned node may return
-    /// outdated ranges. If no known node answers, asks the nodes in `--engine`.
+    /// Asks all nodes for their slot ranges and returns the most common reply, because a partitioned node may return
+    /// outdated ranges. If no known node replies, asks the nodes given in `--engine`.
     async fn fetch_slots(&self, target: &Target) -> RedisResult<Ranges> {
         let command = {
             let mut command = redis::cmd("CLUSTER");
@@ -190,7 +190,8 @@ impl Cluster {
         most(join_all(named).await)
     }
 
-    /// Replaces the slot map. Nodes that remain keep their connections. Returns true if no node was known before.
+    /// Replaces the slot map. Nodes that are still present keep their connections. Returns true if no node was known
+    /// before.
     fn adopt(&self, ranges: &Ranges, target: &Target) -> bool {
         let before = self.map();
         let mut map = Map::default();
@@ -214,7 +215,7 @@ impl Cluster {
     }
 }
 
-/// Returns the most frequent answer with slots. If no node has answered with slots, returns the first error.
+/// Returns the most common reply with slots. If no node has replied with slots, returns the first error.
 fn most(answers: Vec<RedisResult<Ranges>>) -> RedisResult<Ranges> {
     let mut counts: BTreeMap<Ranges, usize> = BTreeMap::new();
     let mut failed = None;
@@ -260,7 +261,7 @@ fn read(reply: &Value, beside: impl Fn(&str, u16) -> Address) -> Ranges {
             Value::SimpleString(host) => host.clone(),
             _ => String::new(),
         };
-        // Redis writes `?` for a node that does not know its own address yet.
+        // Redis returns `?` as the host of a node that does not know its own address yet.
         let is_known = host != "?";
         is_known.then_some(())?;
         let (first, last) = (number(first)?, number(last)?);
@@ -272,7 +273,7 @@ fn read(reply: &Value, beside: impl Fn(&str, u16) -> Address) -> Ranges {
     ranges
 }
 
-/// Returns the slot of a key. If the key has a hash tag (`{…}`), only the tag is hashed.
+/// Returns a key's slot. If the key has a hash tag (`{…}`), only the tag is hashed.
 fn slot(key: &[u8]) -> u16 {
     let braced = || {
         let (_, rest) = split_at(key, b'{')?;
@@ -309,7 +310,7 @@ mod tests {
 
     #[test]
     fn slots_are_those_of_the_cluster() {
-        // The expected values are replies to `CLUSTER KEYSLOT`.
+        // The expected values are actual replies to `CLUSTER KEYSLOT`.
         assert_eq!(crc16(b"123456789"), 0x31C3);
         assert_eq!(slot(b"123456789"), 12_739);
         assert_eq!(slot(b"foo"), 12_182);

@@ -1,4 +1,4 @@
-//! Connects to one server, to a node of a cluster, or to the master that the sentinels report.
+//! Connects to a single server, to a cluster node, or to the master reported by the sentinels.
 
 use std::error::Error as _;
 use std::fmt;
@@ -33,14 +33,14 @@ impl fmt::Display for Address {
     }
 }
 
-/// The engine to connect to, according to the options.
+/// The engine to connect to, as specified by the options.
 #[derive(Clone)]
 pub struct Target {
     kind: Kind,
     nodes: Vec<ConnectionInfo>,
     certificates: Option<TlsCertificates>,
-    /// User and password of the master, if sentinels are used. The URLs in `nodes` then contain the credentials of the
-    /// sentinels.
+    /// The master's user name and password, if sentinels are used. The URLs in `nodes` then contain the sentinels'
+    /// credentials.
     master: (Option<String>, Option<String>),
     /// Value of `--engine-ca`, for [`advice`].
     ca: Option<PathBuf>,
@@ -60,7 +60,7 @@ impl fmt::Debug for Target {
 }
 
 impl Target {
-    /// Parses the URLs and reads the files in the options. An error names the option.
+    /// Parses the URLs and reads the files specified in the options. Errors name the option.
     pub fn new(options: &Options) -> Result<Self, String> {
         let kind = match (&options.sentinel_master, options.cluster) {
             (Some(name), _) => Kind::Sentinel(name.clone()),
@@ -111,7 +111,7 @@ impl Target {
         Ok(target)
     }
 
-    /// Verifies that the client can parse the certificates and the key.
+    /// Verifies that the Redis client can parse the certificates and the key.
     fn check(&self) -> Result<(), String> {
         let Some(certificates) = &self.certificates else {
             return Ok(());
@@ -128,8 +128,8 @@ impl Target {
         matches!(self.kind, Kind::Cluster)
     }
 
-    /// Opens a connection and verifies it with a `PING`. With an `address`, connects to that cluster node. Otherwise
-    /// connects to the single server or the master.
+    /// Opens a connection and verifies it with a `PING`. If `address` is given, connects to that cluster node.
+    /// Otherwise, connects to the single server or the master.
     pub(super) async fn connect(
         &self,
         address: Option<&Address>,
@@ -139,13 +139,13 @@ impl Target {
             (_, Some(address)) => self.connect_to(self.at(address)?).await,
             (_, None) => self.connect_to(self.first()?).await,
         }?;
-        // If the engine requires credentials but the options have none, the server reports the error only when it
-        // receives a command.
+        // If the engine requires credentials but the options contain none, the server does not report the error until
+        // it receives a command.
         run(&mut connection, &redis::cmd("PING")).await?;
         Ok(connection)
     }
 
-    /// Returns the nodes in `--engine`, each with its host name.
+    /// Returns the nodes given in `--engine`, each with its host name.
     pub(super) fn seeds(&self) -> impl Iterator<Item = (ConnectionInfo, String)> {
         self.nodes.iter().map(|node| {
             let host = match node.addr() {
@@ -161,7 +161,8 @@ impl Target {
         self.nodes.first().cloned().ok_or_else(missing)
     }
 
-    /// Returns the connection settings of a cluster node. User, password and TLS are copied from the first URL.
+    /// Returns the connection settings for a cluster node. The user name, password and TLS settings are copied from the
+    /// first URL.
     fn at(&self, address: &Address) -> RedisResult<ConnectionInfo> {
         let first = self.first()?;
         let Address { host, port } = address.clone();
@@ -180,7 +181,7 @@ impl Target {
     /// Converts an error from [`Target::connect`] to log fields.
     pub(super) fn explain(&self, error: &RedisError) -> Value {
         let kind = format!("{:?}", error.kind());
-        // Log the text of I/O errors only. The text of a server's error may repeat parts of a command.
+        // Log the text of I/O errors only. The text of a server error may echo parts of a command.
         let system = error.source().filter(|_| error.is_io_error());
         let system = system.map(ToString::to_string);
         json!({ "kind": kind, "error": system, "advice": advice(error, self.ca.as_deref()) })
@@ -200,8 +201,8 @@ impl Target {
             .await
     }
 
-    /// Asks all sentinels for the master concurrently, and returns the first connection that succeeds. A hung sentinel,
-    /// for example on the failed host of the old master, does not cause a delay.
+    /// Queries all sentinels for the master concurrently, and returns the first successful connection. A hung sentinel,
+    /// for example on the old master's failed host, does not cause a delay.
     async fn sentinels(&self, name: &str) -> RedisResult<MultiplexedConnection> {
         let asked = self
             .nodes
@@ -249,13 +250,13 @@ impl Target {
 }
 
 fn config() -> AsyncConnectionConfig {
-    // No response timeout, because every call has its own deadline.
+    // No response timeout is set, because every call has its own deadline.
     AsyncConnectionConfig::new()
         .set_connection_timeout(Some(PATIENCE))
         .set_response_timeout(None)
 }
 
-/// Parses a URL. The error does not contain the password.
+/// Parses a URL. The error never contains the password.
 fn connection_info(url: &str) -> Result<ConnectionInfo, String> {
     url.into_connection_info().map_err(|_quoted| {
         let shown = match (url.split_once("://"), url.rsplit_once('@')) {
@@ -274,7 +275,8 @@ fn certificates(options: &Options) -> Result<Option<TlsCertificates>, String> {
         path.map(|path| files::bytes(option, path)).transpose()
     };
     if let Some(path) = &options.engine_ca {
-        // Validate the file first. The Redis client would accept a file without certificates and then trust no server.
+        // Validate the file first. The Redis client would accept a file that contains no certificates and then trust no
+        // server.
         tls::certificates("--engine-ca", path)?;
     }
     let root_cert = read("--engine-ca", options.engine_ca.as_ref())?;

@@ -1,8 +1,9 @@
-//! Client of one server of the engine. All calls share one connection, which a background task opens and reopens.
+//! Client for one of the engine's servers. All calls share a single connection, which a background task opens and
+//! reopens.
 //!
-//! The task connects, pings the server every half second, and reconnects if the server does not answer. Until then,
-//! calls fail immediately. A hung server therefore delays one call of each Envoy, and later calls do not have to wait
-//! for their timeouts.
+//! The task connects, pings the server every half second, and reconnects if the server does not respond. Until it has
+//! reconnected, calls fail immediately. A hung server therefore delays only one call per Envoy, and later calls do not
+//! have to wait until they time out.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -28,24 +29,24 @@ use crate::script::Call;
 const CHECK: Duration = Duration::from_millis(500);
 /// Interval between checks of the server's `maxmemory-policy`.
 const MEMORY: Duration = Duration::from_mins(1);
-/// Pause between two connection attempts.
+/// Pause between connection attempts.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// The current connection. The connection number prevents a late error on an earlier connection from closing the
-/// current connection.
+/// current one.
 #[derive(Default)]
 struct Current {
     number: u64,
     connection: Option<MultiplexedConnection>,
-    /// True if a call has timed out and the server has not answered any commands since.
+    /// True if a call has timed out and the server has not replied to any commands since.
     is_silent: bool,
-    /// True after the first connection attempt.
+    /// True once a connection attempt has been made.
     is_tried: bool,
     /// Codes of script errors that have already been logged as warnings.
     refused: BTreeSet<String>,
 }
 
-/// Reason why a call did not return a reply.
+/// Reason why a call returned no reply.
 pub(super) enum Failure {
     /// Error to return for the key.
     Key(LeaseError),
@@ -59,13 +60,13 @@ impl From<LeaseError> for Failure {
     }
 }
 
-/// Client of one server.
+/// Client for a single server.
 pub(super) struct Node {
-    /// Address of the cluster node. `None` for a single server or a master, whose address the task resolves at each
+    /// Address of the cluster node. `None` for a single server or a master, whose address the task resolves on each
     /// connection attempt.
     address: Option<Address>,
     current: Mutex<Current>,
-    /// Wakes the task if the connection is lost or must be checked immediately.
+    /// Wakes the task when the connection is lost or must be checked immediately.
     check: Notify,
     metrics: Arc<Metrics>,
     log: Log,
@@ -97,12 +98,12 @@ impl Node {
         self.with(|current| current.connection.is_some())
     }
 
-    /// Returns true after the first connection attempt.
+    /// Returns true once a connection attempt has been made.
     pub(super) fn is_tried(&self) -> bool {
         self.with(|current| current.is_tried)
     }
 
-    /// Runs an administrative command with the timeout [`PATIENCE`].
+    /// Runs an administrative command with a timeout of [`PATIENCE`].
     pub(super) async fn ask(&self, command: &Cmd) -> RedisResult<Value> {
         let none = || RedisError::from((ErrorKind::Io, "no connection"));
         let connection = self.with(|current| current.connection.clone());
@@ -110,9 +111,9 @@ impl Node {
         in_time(run(&mut connection, command)).await
     }
 
-    /// Runs a script. Fails with [`LeaseError::Timeout`] at the deadline. The server may still run the script after the
-    /// timeout. The units that the script takes are then lost, so the fleet may admit too few requests, but never too
-    /// many.
+    /// Runs a script. Fails with [`LeaseError::Timeout`] once the deadline has passed. The server may still run the
+    /// script after that. The units taken by the script are then lost, so the fleet may admit too few requests, but
+    /// never too many.
     pub(super) async fn call(
         &self,
         script: &Script,
@@ -130,8 +131,8 @@ impl Node {
         }
         let run = self.evaluate(&mut connection, script, call, asking);
         let Ok(reply) = timeout_at(deadline, run).await else {
-            // The task sends a ping immediately. The server replies to the ping after this script, so the reply proves
-            // that the server has caught up.
+            // The task sends a ping immediately. The server replies to the ping only after running this script, so the
+            // reply proves that it has caught up.
             self.with(|current| current.is_silent |= current.number == number);
             self.check.notify_one();
             return Err(LeaseError::Timeout.into());
@@ -153,8 +154,7 @@ impl Node {
         asking: bool,
     ) -> RedisResult<Value> {
         if asking {
-            // Use a pipeline. `ASKING` applies to the next command on the connection, and other calls share the
-            // connection.
+            // Use a pipeline. `ASKING` applies to the next command on the connection, which is shared with other calls.
             let mut both = Pipeline::new();
             both.cmd("ASKING").add_command(script.text(call));
             let replies = connection.req_packed_commands(&both, 1, 1).await?;
@@ -227,7 +227,7 @@ impl Node {
         Address { host, port }
     }
 
-    /// Closes the connection with this number. A newer connection stays open.
+    /// Closes the connection with the given number. Newer connections stay open.
     fn lose(&self, number: u64, error: &RedisError) {
         let was = self.with(|current| {
             let is_current = current.number == number;
@@ -251,7 +251,7 @@ impl Node {
     }
 
     fn log_error(&self, message: &str, error: &RedisError, level: Level) {
-        // Do not log the error's text, which may contain parts of a command. The error's kind and code are safe.
+        // Do not log the error text, which may contain parts of a command. The error's kind and code are safe to log.
         let kind = format!("{:?}", error.kind());
         let advice = advice(error, None);
         let fields = json!({ "kind": kind, "code": error.code(), "advice": advice });
@@ -271,7 +271,7 @@ impl Node {
 
     /// Opens the connection, and reopens it whenever it is lost. Never returns.
     pub(super) async fn keep(&self, target: Target) {
-        // Errors that were logged since the last successful connection, so that each is logged only once.
+        // Errors logged since the last successful connection, so that each is logged only once.
         let mut logged = Vec::new();
         loop {
             match timeout(PATIENCE, target.connect(self.address.as_ref())).await {
@@ -336,7 +336,7 @@ impl Node {
     }
 
     /// Logs a warning if the server may evict leases. If the server does not report its eviction policy, for example
-    /// because the user lacks the permission, the relay assumes that the server does not evict leases.
+    /// because the user lacks permission, it is assumed not to evict leases.
     async fn note_memory(&self, connection: &mut MultiplexedConnection) {
         let mut info = redis::cmd("INFO");
         let reply = in_time(run(connection, info.arg("memory"))).await;
@@ -366,7 +366,7 @@ pub(super) async fn run(
         .extract_error()
 }
 
-/// Applies the timeout [`PATIENCE`] to an operation.
+/// Applies a timeout of [`PATIENCE`] to an operation.
 pub(super) async fn in_time<T>(work: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
     let hung = || RedisError::from((ErrorKind::Io, "no answer"));
     timeout(PATIENCE, work)
@@ -374,8 +374,8 @@ pub(super) async fn in_time<T>(work: impl Future<Output = RedisResult<T>>) -> Re
         .unwrap_or_else(|_| Err(hung()))
 }
 
-/// Returns the eviction policy in a reply to `INFO memory`, or `None` if the server does not evict leases. The reply
-/// may contain one string per node, because cluster clients return it in this form.
+/// Returns the eviction policy from a reply to `INFO memory`, or `None` if the server does not evict leases. The reply
+/// may consist of one string per node, because this is how cluster clients return it.
 pub(crate) fn evicts_by(reply: &Value) -> Option<String> {
     match reply {
         Value::BulkString(bytes) => policy(&String::from_utf8_lossy(bytes)),
@@ -386,9 +386,9 @@ pub(crate) fn evicts_by(reply: &Value) -> Option<String> {
     }
 }
 
-/// Returns the eviction policy in a single server's reply, or `None` if the server does not evict leases. Every lease
-/// has an expiry, so even the `volatile` policies may evict leases. Leases are safe from eviction only if the policy is
-/// `noeviction` or `maxmemory` is not set.
+/// Returns the eviction policy from a single server's reply, or `None` if the server does not evict leases. Every lease
+/// has an expiry time, so even the `volatile` policies may evict leases. Leases are safe from eviction only if the
+/// policy is `noeviction` or `maxmemory` is not set.
 fn policy(info: &str) -> Option<String> {
     let field = |name: &str| {
         let mut lines = info.lines();

@@ -1,4 +1,4 @@
-//! Builds the commands that run a script: `EVALSHA` with the script's hash, or `EVAL` with its
+//! Builds the commands for running a script: `EVALSHA` with the script's hash, or `EVAL` with its
 //! text.
 
 use redis::Cmd;

@@ -1,5 +1,5 @@
-//! Reads the configuration of the admin role, and the settings of an admin API that a plugin embeds
-//! in addition to limiting requests.
+//! Reads the configuration of the admin role, and the settings of an admin API embedded in a plugin
+//! that also limits requests.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -70,13 +70,13 @@ pub(super) const EMBEDDED: Object = object!([
         "The hosts that requests may name, without ports, besides loopback.",
     ),
 ]);
-/// Grammar of a list of access tokens that may be empty.
+/// Grammar of a possibly empty list of access tokens.
 const TOKENS: Form = Form::List(&List {
     fewest: 0,
     most: 0,
     item: Field::value(Form::Defined("token"), ""),
 });
-/// Grammar of a list of access tokens that must not be empty.
+/// Grammar of a non-empty list of access tokens.
 const SOME_TOKENS: Form = Form::List(&List {
     fewest: 1,
     most: 0,
@@ -116,19 +116,19 @@ pub(super) const TOKEN: Object = object!([
 /// Settings of the admin role.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AdminSettings {
-    /// Settings of the store that the admin API serves.
+    /// Settings of the store that is exposed by the admin API.
     pub store: StoreSettings,
     /// Access tokens. Without tokens, loopback clients have full access.
     pub tokens: Vec<Token>,
-    /// Hosts, in lower case, to which requests may be addressed in addition to loopback and the
-    /// listener's address.
+    /// Lower-case names of the hosts to which requests may be addressed, in addition to loopback
+    /// and the listener's address.
     pub hosts: Vec<String>,
 }
 
 /// An access token. The configuration contains only its hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// Name of the token's holder, which is shown in events.
+    /// Name of the token's holder, as shown in events.
     pub name: String,
     /// SHA-256 of the token.
     pub sha256: [u8; 32],
@@ -147,12 +147,12 @@ pub enum Access {
     Edit,
 }
 
-/// Settings of an admin API that a plugin embeds in addition to limiting requests.
+/// Settings of an admin API embedded in a plugin that also limits requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EmbeddedAdmin {
     /// Path prefix of the API. The prefix begins with a slash and does not end with one.
     pub at: String,
-    /// Settings of the API, which include at least one token.
+    /// API settings, including at least one token.
     pub settings: AdminSettings,
 }
 
@@ -183,7 +183,7 @@ fn settings(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<AdminSetting
     Some(with_callers(&admin, store, report))
 }
 
-/// Reads the field `admin` of a rule file. `store` contains the store settings of the same file.
+/// Reads the field `admin` of a rule file. `store` contains the store settings from the same file.
 pub(super) fn embedded(
     cursor: &Cursor<'_, '_>,
     store: &StoreSettings,
@@ -200,8 +200,8 @@ pub(super) fn embedded(
     let tokens = admin.need("tokens", "a list of tokens", report)?;
     let settings = with_callers(&admin, store.clone(), report);
     if tokens.value.as_array().is_some_and(Vec::is_empty) {
-        // Tokens are required, because all clients appear to connect from loopback if a proxy runs
-        // on the same machine.
+        // Tokens are required, because behind a proxy on the same machine, all clients appear to
+        // connect from loopback.
         report.error(&tokens, "no tokens", "at least one token");
     }
     Some(EmbeddedAdmin {

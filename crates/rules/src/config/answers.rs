@@ -26,8 +26,8 @@ const MAX_VALUE: usize = 1024;
 const MAX_HEADERS: usize = 16;
 /// Default content type of a text body.
 const CONTENT_TYPE: &str = "text/plain; charset=utf-8";
-/// Headers that `refuse.headers` cannot set, because Envoy or another field of the rule sets them,
-/// or because they control the connection.
+/// Headers that `refuse.headers` cannot set, because they are set by Envoy or by another field of
+/// the rule, or because they control the connection.
 const NOT_SETTABLE: &[&str] = &[
     "connection",
     "content-length",
@@ -43,8 +43,8 @@ const NOT_SETTABLE: &[&str] = &[
     "transfer-encoding",
     "upgrade",
 ];
-/// Prefixes of header names that `refuse.headers` cannot set, because gRPC or another field of the
-/// rule sets these headers.
+/// Prefixes of header names that `refuse.headers` cannot set, because these headers are set by gRPC
+/// or by another field of the rule.
 const NOT_SETTABLE_STARTS: &[&str] = &[":", "grpc-", "x-loudou-", "x-ratelimit-"];
 
 const STATUS: Field = Field::optional("status", Form::Integer(400, 599), "429", "The HTTP status.");
@@ -96,7 +96,7 @@ pub(super) const BODY: Object = object!([
     Field::required("text", Form::Text(Text::any(MAX_BODY)), "The body."),
     Field::optional(
         "content_type",
-        // The pattern requires a slash with text on both sides.
+        // The pattern requires text on both sides of a slash.
         Form::Text(Text::like("^[!-.0-~][ -.0-~]*/([ -~]*[!-~])$", MAX_VALUE,)),
         CONTENT_TYPE,
         "Its content type.",
@@ -113,7 +113,7 @@ const HEADERS: [(&str, RateLimitHeaders); 6] = [
 ];
 const JITTER: Field = Field::optional(
     "retry_after_jitter",
-    // With the maximum jitter of 1, the wait at most doubles.
+    // Even the maximum jitter of 1 at most doubles the wait.
     Form::Decimal(
         Decimal::from_thousandths(0),
         Decimal::from_thousandths(1_000),

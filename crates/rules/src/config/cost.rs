@@ -31,7 +31,7 @@ pub(super) const COSTS: Form = Form::Or(&[
     Field::value(Form::Word(&[LLM_TOKENS]), ""),
     Field::value(Form::Defined("cost"), ""),
 ]);
-/// Grammar of a cost that is written as an object.
+/// Grammar of a cost in object form.
 pub(super) const COST: Object = object!(
     [
         Field::optional(
@@ -85,7 +85,7 @@ pub(super) const COST: Object = object!(
     ],
     &["header", "metadata", "request_bytes", "settle"]
 );
-/// Fields that are only allowed in a cost with `settle`.
+/// Fields that are allowed only in a cost with `settle`.
 const WITH_SETTLE: [&str; 3] = ["reserve", "weights", "beyond_reservation"];
 
 pub(super) fn cost(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Cost> {

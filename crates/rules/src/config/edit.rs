@@ -1,5 +1,5 @@
 //! Reads edits, which replace parts of a rule. After an edit, [`misfits`] finds the overrides that
-//! do not fit the rule's limits.
+//! no longer fit the rule's limits.
 
 use alloc::vec::Vec;
 
@@ -14,10 +14,10 @@ use super::{fleet, limits, mode, overrides};
 use crate::joined::joined;
 use crate::rule::{Mode, Override, Overrides, Rule};
 
-/// Names of the rule parts that an edit may replace.
+/// Names of the parts of a rule that an edit may replace.
 pub const FIELDS: &[&str] = &["limits", "mode", "penalty", "overrides"];
 
-/// New values of the parts of a rule that an edit replaces. `None` leaves a part unchanged.
+/// New values for the parts of a rule that an edit replaces. `None` leaves a part unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RuleEdit {
     /// New limits.
@@ -77,8 +77,8 @@ pub fn parse_edit(document: &Value) -> Result<RuleEdit, Vec<Problem>> {
     report.unless_invalid(edit)
 }
 
-/// Reads the override of one key, such as `{"scale": 10}`. If `limits` contains the rule's limits,
-/// a scale must fit them.
+/// Reads the override for a single key, such as `{"scale": 10}`. If `limits` contains the rule's
+/// limits, a scale must be valid for them.
 pub fn parse_override(
     pattern: &str,
     document: &Value,

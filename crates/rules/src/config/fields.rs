@@ -1,4 +1,4 @@
-//! Generates Markdown tables of the fields of rule files from the grammar.
+//! Generates Markdown tables of the rule file fields from the grammar.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -11,8 +11,8 @@ use super::schema::{default_value, defined};
 
 const HEAD: &str = "| field | values | default | meaning |\n| --- | --- | --- | --- |\n";
 
-/// Returns Markdown tables of the fields of a rule, of the file around the rules, of the admin
-/// role's configuration, and of each algorithm.
+/// Returns Markdown tables of the fields of a rule, of the enclosing file, of the admin role's
+/// configuration, and of each algorithm.
 pub fn fields_markdown() -> String {
     let mut out = String::new();
     for (title, name) in [
@@ -59,10 +59,10 @@ fn rows(object: &Object, place: &str, within: &[&str], out: &mut String) {
     }
 }
 
-/// Adds rows for the fields nested in a form, unless another table or row already lists them.
+/// Adds rows for the fields nested in a form, unless they are already listed elsewhere.
 fn below(form: Form, place: &str, within: &[&str], out: &mut String) {
     match form {
-        // `not` contains a match, whose fields are already listed. Limits and rules have separate
+        // `not` contains a match, whose fields are already listed. Limits and rules have their own
         // tables, and `defaults` has the fields of a rule.
         Form::Defined(name) if within.contains(&name) => {}
         Form::Defined("limits" | "rule" | "defaults") => {}
@@ -105,7 +105,7 @@ fn row(field: &Field, place: &str, out: &mut String) {
 }
 
 /// Formats a string as inline code in Markdown. A string that contains a backtick is enclosed in
-/// two backticks.
+/// double backticks.
 fn code(text: &str) -> String {
     if text.contains('`') {
         format!("`` {text} ``")

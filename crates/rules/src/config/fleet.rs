@@ -1,4 +1,4 @@
-//! Reads `fleet` and `scope`, and finds the limits that a fleet cannot share.
+//! Reads `fleet` and `scope`, and finds limits that cannot be shared by a fleet.
 
 use alloc::format;
 use alloc::string::ToString;
@@ -121,7 +121,7 @@ pub(super) fn settings(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<F
     })
 }
 
-/// Reads a secret. A problem with the secret does not reveal its value.
+/// Reads a secret. If the secret is invalid, the reported problem does not reveal its value.
 fn token(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Secret> {
     let text = cursor.value.as_str().unwrap_or("");
     let fits = (1..=MAX_TOKEN).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
@@ -140,16 +140,15 @@ pub(super) fn no_fleet(scope: &Cursor<'_, '_>, report: &mut Report) {
     report.error(scope, message, allowed);
 }
 
-/// Replaces the message of `problem` with the reason why an edit cannot change the scope.
+/// Replaces the message of `problem` with an explanation of why an edit cannot change the scope.
 pub(super) fn not_edited(problem: &mut Problem) {
     problem.message =
         "an edit cannot change the scope, because each scope has separate buckets".into();
     problem.suggestion = None;
 }
 
-/// Returns a problem for each limit, in the rule or in its overrides, that a fleet cannot share.
-/// The list is empty unless the rule has fleet scope. The paths of the problems are relative to the
-/// rule.
+/// Returns a problem for each limit of the rule or its overrides that cannot be shared by a fleet.
+/// The list is empty unless the rule has fleet scope. The problems' paths are relative to the rule.
 pub fn unshared(rule: &Rule) -> Vec<Problem> {
     let (limits, overrides) = (
         Path::root().field("limits"),
@@ -163,8 +162,8 @@ pub fn unshared(rule: &Rule) -> Vec<Problem> {
     problems
 }
 
-/// Returns a problem for each of these limits that a fleet cannot share. `at` is the path of the
-/// limits.
+/// Returns a problem for each of these limits that cannot be shared by a fleet. `at` is the path of
+/// the limits.
 pub(super) fn of_limits(limits: &Limits, at: &Path) -> Vec<Problem> {
     let largest = limits.largest();
     let limits = largest.iter().enumerate();
@@ -172,8 +171,8 @@ pub(super) fn of_limits(limits: &Limits, at: &Path) -> Vec<Problem> {
     problems.collect()
 }
 
-/// Returns a problem for each limit in these overrides that a fleet cannot share. `at` is the path
-/// of the overrides.
+/// Returns a problem for each limit in these overrides that cannot be shared by a fleet. `at` is
+/// the path of the overrides.
 pub(super) fn of_overrides(overrides: &Overrides, at: &Path) -> Vec<Problem> {
     let own = overrides.iter().filter_map(|(pattern, own)| match own {
         Override::Limits(limits) => Some((pattern, limits)),

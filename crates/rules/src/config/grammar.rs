@@ -1,4 +1,4 @@
-//! The grammar of rule files as data: all fields with their forms, bounds, defaults and meanings.
+//! The grammar of rule files, as data: every field with its form, bounds, default and meaning.
 //!
 //! The fields are defined next to the readers that use them. The JSON Schema, the table of fields
 //! and the edit forms are generated from the same definitions.
@@ -11,8 +11,7 @@ use crate::joined::joined;
 use loudou_limiter::bounds::{MAX_AMOUNT, MAX_PERIOD};
 use loudou_limiter::{DURATION_FORM, Decimal, Nanos, RATE_FORM};
 
-/// Aliases of fields and words, with their canonical names. The reader accepts both the aliases and
-/// the canonical names.
+/// Aliases for fields and words, with their canonical names. The reader accepts both.
 pub(super) const ALIASES: [(&str, &str); 3] = [
     ("share", "namespace"),
     ("peer", "client_cert"),
@@ -38,13 +37,13 @@ pub struct Field {
     pub name: &'static str,
     /// Form of the allowed values.
     pub form: Form,
-    /// Default value, as written in a file or described in words. Empty if the field is optional
-    /// but has no default to show. `None` for a required field.
+    /// Default value, either as written in a file or described in words. Empty if the field is
+    /// optional but has no default to show. `None` for a required field.
     pub default: Option<&'static str>,
     /// Meaning of the field, in one sentence.
     pub doc: Doc,
-    /// If the number may come with each request, the name of the definition of the object that
-    /// replaces the number.
+    /// If each request may supply the number, the name of the definition for the object that
+    /// replaces it.
     pub sourced: Option<&'static str>,
 }
 
@@ -81,8 +80,8 @@ impl Field {
         Self::required("", form, doc)
     }
 
-    /// Returns the field, in which an object with this definition may replace the number. The
-    /// number then comes with each request.
+    /// Allows an object with this definition in place of the number, and returns the field. Each
+    /// request then supplies the number.
     pub(super) const fn or_sourced(self, definition: &'static str) -> Self {
         Self {
             sourced: Some(definition),
@@ -100,7 +99,7 @@ impl Field {
 }
 
 /// A documentation string. The string is empty in the filter, which never shows documentation and
-/// must be small.
+/// must stay small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Doc {
     #[cfg(feature = "words")]
@@ -127,7 +126,7 @@ impl Doc {
     }
 }
 
-/// Form of a field's values.
+/// Form of a field's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// A whole number within these inclusive bounds.
@@ -153,7 +152,7 @@ pub enum Form {
     Map(&'static Names),
     /// An object with these fields.
     Object(&'static Object),
-    /// A value of the definition with this name.
+    /// A value that conforms to the definition with this name.
     Defined(&'static str),
     /// A value of any of these forms.
     Or(&'static [Field]),
@@ -168,15 +167,15 @@ pub enum Form {
 pub struct Text {
     /// Regular expression that the string must match; empty if any string is allowed.
     pub pattern: Doc,
-    /// True if the string must not be empty.
+    /// True if the string must be non-empty.
     pub some: bool,
     /// Maximum length in bytes; 0 for no maximum.
     pub longest: usize,
 }
 
 impl Text {
-    /// Creates a form for strings that match `pattern` and have at most `longest` bytes. If
-    /// `longest` is 0, the length is not limited.
+    /// Creates a form for strings of at most `longest` bytes that match `pattern`. If `longest` is
+    /// 0, the length is unlimited.
     pub(super) const fn like(pattern: &'static str, longest: usize) -> Self {
         Self {
             pattern: Doc::new(pattern),
@@ -185,7 +184,7 @@ impl Text {
         }
     }
 
-    /// Creates a form for any string of 1 to `longest` bytes.
+    /// Creates a form for arbitrary strings of 1 to `longest` bytes.
     pub(super) const fn any(longest: usize) -> Self {
         Self {
             pattern: Doc::new(""),
@@ -206,7 +205,7 @@ pub struct List {
     pub item: Field,
 }
 
-/// Form of an object with arbitrary field names, whose values all have the same form.
+/// Form of an object with arbitrary field names and values of a common form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Names {
     /// Maximum number of fields.
@@ -226,13 +225,13 @@ pub struct Object {
     pub fields: &'static [Field],
     /// Names of the fields.
     pub names: &'static [&'static str],
-    /// Names of fields of which exactly one must be present. Each of these fields has a default,
-    /// because any of them may be absent.
+    /// Names of mutually exclusive fields, exactly one of which must be present. Each of these
+    /// fields has a default, because any of them may be absent.
     pub choice: &'static [&'static str],
 }
 
 /// Creates an [`Object`] with these fields. The names are also stored in a separate list, so that
-/// the filter contains only the names instead of the complete fields.
+/// the filter contains just the names rather than the complete fields.
 macro_rules! object {
     ($fields:expr) => {
         $crate::config::grammar::object!($fields, &[])
@@ -262,7 +261,7 @@ pub(super) const fn names<const N: usize>(fields: &[Field; N]) -> [&'static str;
     names
 }
 
-/// Returns the words of these pairs of a word and its meaning.
+/// Returns the words from these pairs of words and meanings.
 pub(super) const fn words<T, const N: usize>(pairs: &[(&'static str, T); N]) -> [&'static str; N] {
     let mut words = [""; N];
     let mut from: &[(&'static str, T)] = pairs;

@@ -1,5 +1,5 @@
-//! Parses JSON text, and rejects duplicate fields. A JSON tree keeps only the last of several
-//! fields with the same name, so the others would be silently ignored.
+//! Parses JSON text and rejects duplicate fields. A JSON tree keeps only the last of several fields
+//! with the same name, so the others would be silently ignored.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::problem::{Path, Problem, Step};
 
-/// Maximum number of duplicate fields that are reported.
+/// Maximum number of duplicate fields to report.
 const MAX_DUPLICATES: usize = 16;
 
 /// Reason for rejecting a JSON text.
@@ -23,8 +23,8 @@ pub enum JsonError {
 /// Parses JSON. Fails if an object has several fields with the same name.
 pub fn parse_json(text: &[u8]) -> Result<Value, JsonError> {
     let value: Value = serde_json::from_slice(text).map_err(JsonError::Invalid)?;
-    // Outside of strings, each field has exactly one colon. So if the text has as many colons as
-    // the tree has fields, there are no duplicate fields.
+    // Outside strings, there is exactly one colon per field. Therefore, if the number of colons in
+    // the text equals the number of fields in the tree, there are no duplicates.
     if colons(text) == fields(&value) {
         return Ok(value);
     }
@@ -37,7 +37,7 @@ pub fn parse_json(text: &[u8]) -> Result<Value, JsonError> {
     Err(JsonError::Duplicates(scan.found))
 }
 
-/// Returns the number of colons outside of strings.
+/// Returns the number of colons outside strings.
 fn colons(text: &[u8]) -> usize {
     let mut count = 0_usize;
     let (mut in_text, mut is_escaped) = (false, false);
@@ -53,7 +53,7 @@ fn colons(text: &[u8]) -> usize {
     count
 }
 
-/// Returns the total number of fields of all objects in a tree. The recursion is safe, because the
+/// Returns the total number of fields in all objects of a tree. Recursion is safe, because the
 /// parser limits the depth of the tree.
 fn fields(value: &Value) -> usize {
     let within = |inner: &mut dyn Iterator<Item = &Value>| {
@@ -74,7 +74,7 @@ struct Scan<'t> {
 }
 
 impl Scan<'_> {
-    /// Skips whitespace, and returns the next byte without consuming it.
+    /// Skips whitespace and returns the next byte without consuming it.
     fn peek(&mut self) -> Option<u8> {
         self.rest = self.rest.trim_ascii_start();
         self.rest.first().copied()
@@ -198,10 +198,10 @@ mod tests {
                 &["a[0].c.d"],
             ),
             (r#"[{"a":1},{"a":1,"b":{},"a":{}}]"#, &["[1].a"]),
-            // The second `a` hides the fields nested in the first.
+            // The second `a` replaces the first, including its nested fields.
             (r#"{"a":{"b":1,"c":2},"a":null}"#, &["a"]),
             (r#"{"a":null,"a":{"b":1,"b":2}}"#, &["a", "a.b"]),
-            // Names that are equal after their escapes are decoded.
+            // Names that are equal once their escapes have been decoded.
             (r#"{"a":1,"\u0061":2}"#, &["a"]),
             (r#"{"\\":1,"\u005c":2}"#, &["\\"]),
             (r#"{"\"":1,"\"":2}"#, &["\""]),

@@ -15,9 +15,9 @@ use crate::rule::{KeyPart, SourcePrefix};
 
 /// Maximum size of a literal in a key, in bytes.
 const MAX_LITERAL: usize = 64;
-/// Key parts that are written as a single word.
+/// Key parts in the form of a single word.
 const WORDS: &[&str] = &words(&KeyPart::WORDS);
-/// Key parts that are written as objects.
+/// Key parts in object form.
 const PARTS: Object = object!(
     [
         part_of(
@@ -96,7 +96,7 @@ const NORMALIZE: Field = Field::optional(
     "If true, equivalent spellings of a path share a bucket: escaped letters and digits, repeated slashes, dot \
      segments, a slash at the end, parameters after a semicolon.",
 );
-/// Grammar of the object in a key part `path`.
+/// Grammar of the object in a `path` key part.
 pub(super) const PATH: Object = object!([SEGMENTS, NORMALIZE]);
 
 const V4_PREFIX: Field = Field::optional(
@@ -111,7 +111,7 @@ const V6_PREFIX: Field = Field::optional(
     "64",
     "The prefix length for IPv6 addresses, in bits.",
 );
-/// Grammar of the object in a key part `source`.
+/// Grammar of the object in a `source` key part.
 pub(super) const SOURCE: Object = object!([V4_PREFIX, V6_PREFIX]);
 
 pub(super) fn key(cursor: &Cursor<'_, '_>, report: &mut Report) -> Vec<KeyPart> {

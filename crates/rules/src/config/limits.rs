@@ -29,20 +29,20 @@ pub(super) use numbers::{Numbers, duration};
 #[cfg(feature = "words")]
 pub use phrase::phrase;
 
-/// An algorithm, and the fields that it has in rule files.
+/// An algorithm and its fields in rule files.
 struct Entry {
     name: &'static str,
     /// Description of the algorithm in one or two sentences.
     doc: Doc,
     fields: &'static [Field],
     read: Read,
-    /// Returns a phrase that describes a limit with this algorithm.
+    /// Returns a phrase describing a limit that uses this algorithm.
     #[cfg(feature = "words")]
     phrase: fn(&phrase::Phrase) -> Option<String>,
 }
 
-/// Function that reads an algorithm from the fields of a limit. The function returns `None` after
-/// it has reported an invalid field.
+/// Function that reads an algorithm from the fields of a limit. It returns `None` after reporting
+/// an invalid field.
 type Read = fn(&Numbers<'_, '_>, &mut Report) -> Option<Result<Algorithm, BadNumbers>>;
 
 const ENTRIES: &[Entry] = &[
@@ -81,7 +81,7 @@ const DEFINED: [Field; ENTRIES.len()] = {
     defined
 };
 
-/// Fields that all limits have.
+/// Fields common to all limits.
 pub const COMMON: [&str; 2] = ["name", "algorithm"];
 
 const CAPACITY: Field = Field::required(
@@ -104,7 +104,7 @@ const MAX_WAIT_FIELD: Field = Field::optional(
     "The maximum time that a request is held instead of being refused.",
 );
 
-/// Returns the fields of an algorithm in documentation order. The list is empty if the algorithm is
+/// Returns an algorithm's fields in documentation order. The list is empty if the algorithm is
 /// unknown.
 pub fn fields(algorithm: &str) -> &'static [Field] {
     known(algorithm).map_or(&[], |entry| entry.fields)
@@ -132,7 +132,7 @@ pub(super) fn limits(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Lim
     let mut names: Vec<&str> = Vec::with_capacity(cursors.len());
     for cursor in &cursors {
         let limit = limit(cursor, report);
-        // The name of an invalid limit counts as taken, too.
+        // The name of an invalid limit also counts as taken.
         if let Some(name) = own_name(cursor.value) {
             if names.contains(&name) {
                 let at = cursor.path().field("name");
@@ -172,7 +172,7 @@ fn limit(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Limit> {
     let written = cursor.object(&allowed(entry), report)?;
     let (sources, fixed) = sources::read((&written, entry.fields), cursor.value, report)?;
     let fixed = fixed.as_ref().map_or(*cursor, |fixed| cursor.with(fixed));
-    // The field names were already checked above, so this call reports no problems.
+    // The field names have already been checked above, so this call reports no problems.
     let fields = fixed.object(&allowed(entry), &mut Report::default())?;
     let name = match fields.get("name") {
         Some(cursor) => name(&cursor, NameKind::Limit, report),
@@ -243,7 +243,7 @@ fn entry(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<&'static Entry>
     known
 }
 
-/// Reports further problems of a limit whose algorithm is unknown: fields that no algorithm has,
+/// Reports further problems with a limit whose algorithm is unknown: fields that no algorithm has,
 /// and numbers that no algorithm accepts.
 fn look_over(cursor: &Cursor<'_, '_>, report: &mut Report) {
     let mut all: Vec<&str> = COMMON.to_vec();

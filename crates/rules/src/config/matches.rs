@@ -23,9 +23,9 @@ pub(super) const MAX_PARTS: usize = 16;
 const MAX_NETWORKS: usize = 64;
 /// Maximum size of a string to match, in bytes.
 const MAX_TEXT: usize = 1024;
-/// Maximum nesting depth of `not`.
+/// Maximum nesting depth of `not` matches.
 const MAX_DEPTH: usize = 4;
-/// Creates a field for a list of tests, all of which must pass.
+/// Creates the field for a list of tests, all of which must pass.
 const fn tests(name: &'static str, item: &'static List, doc: &'static str) -> Field {
     Field::optional(name, Form::List(item), "", doc)
 }
@@ -168,7 +168,7 @@ const TESTS: &[&str] = &["present", "exact", "prefix", "suffix", "regex"];
 pub(super) const HEADER: Object = tested!(Field::required("name", HEADER_NAME, "Its name."));
 pub(super) const QUERY: Object = tested!(Field::required("name", QUERY_NAME, "Its name."));
 pub(super) const COOKIE: Object = tested!(Field::required("name", COOKIE_NAME, "Its name."));
-/// A JSON string, number or boolean, whose text the test compares with the value.
+/// A JSON string, number or boolean, which the test compares, as text, with the value.
 const SCALAR: Form = Form::OneOf(&[
     Field::value(Form::Text(TEXT), ""),
     Field::value(Form::Integer(0, u32::MAX), ""),
@@ -326,7 +326,7 @@ fn path(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<PathMatch> {
     })
 }
 
-/// Returns true if the segment contains no braces, or if it is a name in braces, such as `{id}`.
+/// Returns true if the segment contains no braces or is a name in braces, such as `{id}`.
 fn is_segment(segment: &str) -> bool {
     let name = segment.strip_prefix('{').and_then(|s| s.strip_suffix('}'));
     let inner = name.unwrap_or(segment);
@@ -337,7 +337,7 @@ fn host(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Test> {
     let fields = cursor.object(HOST.names, report)?;
     let (_, value) = fields.one_of(HOST.choice, report)?;
     let text = value.text(MAX_NAME, report)?;
-    // A colon in a host precedes the port, unless it belongs to an address in brackets.
+    // A colon in a host introduces the port, unless it is part of a bracketed address.
     let has_port = text.contains(':') && !text.contains(['[', ']']);
     if has_port || !text.bytes().all(|b| b.is_ascii_graphic() && b != b'/') {
         let bare = text.split([':', '/']).find(|part| part.contains('.'));
@@ -346,7 +346,7 @@ fn host(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Test> {
         report.add(problem.suggest(bare.filter(|bare| *bare != text)));
         return None;
     }
-    // Normalizes the text in the same way as the host of a request.
+    // Normalizes the text like a request's host.
     let whole = |host: &str| {
         let bare = host.get(..without_root(host.as_bytes()).len());
         bare.unwrap_or(host).to_ascii_lowercase()
@@ -359,7 +359,7 @@ fn host(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Test> {
     })
 }
 
-/// Reads the test that is present. Exactly one of `kinds` must be present.
+/// Reads whichever test is present. Exactly one of `kinds` must be present.
 fn test(fields: &Fields<'_, '_>, kinds: &[&'static str], report: &mut Report) -> Option<Test> {
     let (kind, value) = fields.one_of(kinds, report)?;
     if kind == "present" {

@@ -10,7 +10,7 @@ use super::reader::{Cursor, Report, several};
 
 /// Maximum size of a method, in bytes.
 pub(super) const MAX_METHOD: usize = 32;
-/// Maximum size of the name of a header, query parameter, cookie or metadata key, in bytes.
+/// Maximum size of a header, query parameter, cookie or metadata key name, in bytes.
 pub(super) const MAX_NAME: usize = 256;
 /// Maximum number of steps in a metadata path.
 pub(super) const MAX_METADATA: usize = 8;
@@ -29,7 +29,7 @@ pub(super) const METADATA_PATH: Form = Form::List(&List {
     item: Field::value(QUERY_NAME, "One step."),
 });
 
-/// Kind of a named value of a request.
+/// Kind of named value in a request.
 #[derive(Clone, Copy)]
 pub(super) enum Named {
     Header,

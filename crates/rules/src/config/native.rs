@@ -1,4 +1,4 @@
-//! Finds the fields that the native module or the Wasm filter does not support.
+//! Finds fields that the native module or the Wasm filter does not support.
 
 use alloc::vec::Vec;
 
@@ -10,8 +10,8 @@ use super::settlement::LLM_TOKENS;
 /// Fields of a rule that may contain metadata paths.
 const WITH_METADATA: [&str; 4] = ["key", "match", "cost", "limits"];
 
-/// Returns a problem for each field of a rule file that the native module cannot support, because
-/// Envoy does not pass it the necessary data.
+/// Returns a problem for each rule file field that the native module cannot support because Envoy
+/// does not give it the necessary data.
 pub fn unsupported_natively(document: &Value) -> Vec<Problem> {
     let mut problems = Vec::new();
     let defaults = document.get("defaults").into_iter();
@@ -40,7 +40,7 @@ pub fn unsupported_natively(document: &Value) -> Vec<Problem> {
 pub const FILE_IN_WASM: &str = "a Wasm filter cannot write a file, so a restart of Envoy loses its buckets: use \
                                 the native module, or remove the field";
 
-/// Returns a problem for each field of a rule file that the Wasm filter cannot support.
+/// Returns a problem for each rule file field that the Wasm filter cannot support.
 pub fn unsupported_in_wasm(document: &Value) -> Vec<Problem> {
     let path = Path::root().field("store").field("file");
     let file = document.pointer("/store/file").into_iter();
@@ -48,7 +48,7 @@ pub fn unsupported_in_wasm(document: &Value) -> Vec<Problem> {
         .collect()
 }
 
-/// Reports the word `token_usage` among the sources of `settle`.
+/// Reports each use of `token_usage` as a source in `settle`.
 fn find_token_usage(settle: &Value, path: &Path, problems: &mut Vec<Problem>) {
     const WORD: &str = "token_usage";
     if settle == WORD {
@@ -84,7 +84,7 @@ fn find_metadata(value: &Value, path: &Path, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Reports each path in a field `metadata` that has more than a namespace and one key.
+/// Reports each path in a `metadata` field that has more than one key below the namespace.
 fn find_deep(value: &Value, path: &Path, problems: &mut Vec<Problem>) {
     let names = value.as_array().into_iter().flatten();
     for (index, test) in names.enumerate() {

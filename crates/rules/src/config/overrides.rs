@@ -18,7 +18,7 @@ use crate::rule::{Override, Overrides};
 
 /// Maximum number of overrides of a rule.
 pub const MAX_OVERRIDES: usize = 1_024;
-/// Overrides that are written as a single word.
+/// Overrides in the form of a single word.
 const WORDS: [(&str, Override); 2] = [
     ("unlimited", Override::Unlimited),
     ("banned", Override::Banned),
@@ -33,8 +33,7 @@ const SCALE: Field = Field::optional(
     "A factor for all numbers of the rule's limits that count cost units, rounded up; \
     times stay unchanged.",
 );
-/// Grammar of an override that is written as an object. Exactly one of these fields must be
-/// present.
+/// Grammar of an override in object form. Exactly one of these fields must be present.
 pub(super) const OVERRIDE: Object = object!(
     [
         SCALE,
@@ -58,10 +57,10 @@ pub(super) const OVERRIDES: Names = Names {
     ]),
 };
 
-/// Upper bound for the window and the ban durations of a penalty.
+/// Upper bound on the window and the ban durations of a penalty.
 const MAX_SPAN: Nanos = Nanos::from_secs(31 * 86_400);
 const SPAN: Form = Form::Duration(&[Nanos::from_millis(1), MAX_SPAN]);
-/// Default factor, which makes each ban as long as the previous one.
+/// Default growth factor, with which each ban is as long as the previous one.
 const FACTOR: Decimal = Decimal::from_thousandths(1_000);
 const MAX_FACTOR: Decimal = Decimal::from_thousandths(100_000);
 
@@ -92,7 +91,8 @@ pub(super) const PENALTY: Object = object!([
     ),
 ]);
 
-/// Reads the overrides of a rule. If `rule` contains the rule's limits, all scales must fit them.
+/// Reads the overrides of a rule. If `rule` contains the rule's limits, all scales must be valid
+/// for them.
 pub(super) fn overrides(
     cursor: &Cursor<'_, '_>,
     rule: Option<&Limits>,
@@ -115,7 +115,8 @@ pub(super) fn overrides(
     overrides
 }
 
-/// Reads the override of one key. If `rule` contains the rule's limits, a scale must fit them.
+/// Reads the override for a single key. If `rule` contains the rule's limits, a scale must be valid
+/// for them.
 pub(super) fn one(
     cursor: &Cursor<'_, '_>,
     rule: Option<&Limits>,
@@ -142,7 +143,7 @@ pub(super) fn one(
     Some(Override::Scale(scale))
 }
 
-/// Returns a problem for a scale that would take the rule's limits out of their bounds.
+/// Returns a problem for a scale that would push the rule's limits out of bounds.
 pub(super) fn misfit(at: Path, scale: Decimal) -> Problem {
     let written = serde_json::to_vec(&scale).unwrap_or_default();
     let value = serde_json::from_slice(&written).unwrap_or_default();
@@ -162,8 +163,8 @@ fn word(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Override> {
     known.map(|(_, value)| value)
 }
 
-/// Checks the key of an override, and reports a problem if the key is invalid. Bytes that are not
-/// printable ASCII must be escaped, as in the keys of buckets.
+/// Checks the key of an override, and reports a problem if it is invalid. Bytes other than
+/// printable ASCII must be escaped, as in bucket keys.
 pub(super) fn check_key(pattern: &str, at: &Cursor<'_, '_>, report: &mut Report) -> bool {
     let key = pattern.strip_suffix('*').unwrap_or(pattern);
     let problem = |message: &str, allowed: &str| at.wrong_name(message).allowed(allowed);
@@ -181,7 +182,8 @@ pub(super) fn check_key(pattern: &str, at: &Cursor<'_, '_>, report: &mut Report)
     false
 }
 
-/// Returns true if the key is well-formed: not too long, and printable ASCII without spaces.
+/// Returns true if the key is well-formed: not too long, and entirely printable ASCII without
+/// spaces.
 pub fn is_key(key: &str) -> bool {
     !key.is_empty() && key.len() <= MAX_KEY && is_printable(key)
 }
@@ -190,7 +192,7 @@ pub(super) fn is_printable(key: &str) -> bool {
     key.bytes().all(|b| b.is_ascii_graphic())
 }
 
-/// Escapes the bytes that keys cannot contain.
+/// Escapes the bytes that keys must not contain.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {

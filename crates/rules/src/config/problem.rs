@@ -1,4 +1,5 @@
-//! A problem in a rule file, with its path, the value, the allowed values, and a suggestion.
+//! A problem in a rule file, with its path, the offending value, the allowed values, and a
+//! suggestion.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -10,13 +11,13 @@ use serde_json::Value;
 /// A step of a path in a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Step into a field of an object.
+    /// A field of an object.
     Field(String),
-    /// Step into an element of a list.
+    /// An element of a list.
     Index(usize),
 }
 
-/// A path in a document, from its root.
+/// A path in a document, starting at its root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Path(Vec<Step>);
 
@@ -90,10 +91,9 @@ pub struct Problem {
     pub severity: Severity,
     /// Path of the value.
     pub path: Path,
-    /// True if the problem is the name of the field rather than its value.
+    /// True if the problem lies in the field's name rather than its value.
     pub at_name: bool,
-    /// The value as JSON, truncated if it is long. Empty if there is no value, such as for a
-    /// missing field.
+    /// The value as JSON, truncated if long. Empty if there is no value, as with a missing field.
     pub value: String,
     /// Description of the problem.
     pub message: String,
@@ -151,8 +151,8 @@ impl Problem {
 }
 
 impl fmt::Display for Problem {
-    /// Formats the problem on one line, without line and column:
-    /// `rules[0].limits[0].rate: "0/s": …`.
+    /// Formats the problem on one line, without its line and column: `rules[0].limits[0].rate:
+    /// "0/s": …`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.path)?;
         if !self.value.is_empty() && !self.at_name {
@@ -169,7 +169,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Escapes control characters, because problems are shown on terminals and in logs.
+/// Escapes control characters, because problems appear on terminals and in logs.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

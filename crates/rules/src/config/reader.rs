@@ -1,5 +1,5 @@
-//! Reads a JSON tree field by field. The reader continues after a problem, so that it finds all
-//! problems.
+//! Reads a JSON tree field by field. The reader continues after each problem, so that it finds them
+//! all.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -14,7 +14,7 @@ use super::problem::{Path, Problem, Severity, Step};
 use super::suggest::nearest;
 use crate::joined::joined;
 
-/// A value and its position in the document. The position is a chain of parent values, which is
+/// A value, with its position in the document. The position is a chain of parent values, which is
 /// converted to a [`Path`] only if the value has a problem.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'a, 'c> {
@@ -23,20 +23,20 @@ pub struct Cursor<'a, 'c> {
     within: Option<(&'c Self, Position<'a>)>,
 }
 
-/// Position of a value in its parent.
+/// Position of a value within its parent.
 #[derive(Clone, Copy, Debug)]
 enum Position<'a> {
     Field(&'a str),
     Index(usize),
 }
 
-/// Number of problems after which unknown fields are reported without a suggestion.
+/// Number of problems after which unknown fields are reported without suggestions.
 const SUGGESTED: usize = 256;
 
-/// Collects the problems of a document.
+/// Collects the problems found in a document.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// The problems, in the order in which the reader found them.
+    /// The problems, in the order in which they were found.
     pub problems: Vec<Problem>,
 }
 
@@ -61,8 +61,8 @@ impl Report {
         self.add(at.wrong(message).allowed(allowed));
     }
 
-    /// Returns the value that was read, unless an error was reported. Warnings alone do not make
-    /// the value invalid.
+    /// Returns the parsed value, unless an error was reported. Warnings alone do not invalidate the
+    /// value.
     ///
     /// # Errors
     ///
@@ -99,7 +99,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
         }
     }
 
-    /// Returns a cursor to a different value at the same position.
+    /// Returns a cursor for a different value at the same position.
     #[must_use]
     pub const fn with(&self, value: &'a Value) -> Self {
         Self { value, ..*self }
@@ -153,7 +153,8 @@ impl<'a, 'c> Cursor<'a, 'c> {
                     field.check_alias(map.get(canonical), canonical, report);
                     continue;
                 }
-                // Finding suggestions takes time, so they are omitted after too many problems.
+                // Finding suggestions takes time, so they are omitted once there are too many
+                // problems.
                 if report.problems.len() >= SUGGESTED {
                     report.add(field.wrong_name("unknown field"));
                     continue;
@@ -171,7 +172,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
         Some(Fields { map, of: self })
     }
 
-    /// Reports a field that is given under both its canonical name and its alias.
+    /// Reports a field that is present under both its canonical name and its alias.
     fn check_alias(&self, canonical: Option<&Value>, name: &str, report: &mut Report) {
         if !self.value.is_null() && canonical.is_some_and(|value| !value.is_null()) {
             let message = format!("alias of `{name}`, which is also given");
@@ -183,7 +184,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
     }
 
     /// Returns the fields of an object with arbitrary field names. `form` describes the expected
-    /// object in error messages.
+    /// object, for error messages.
     pub(crate) fn members(&'c self, form: &str, report: &mut Report) -> Vec<(&'a str, Self)> {
         let Some(map) = self.value.as_object() else {
             self.misplaced("an object", form, report);
@@ -218,7 +219,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
         None
     }
 
-    /// Reads a string, which may be empty and may have any length.
+    /// Reads a string of any length, including an empty one.
     pub fn string(&self, report: &mut Report) -> Option<&'a str> {
         let text = self.value.as_str();
         if text.is_none() {
@@ -227,7 +228,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
         text
     }
 
-    /// Reads a whole number from `least` to `most`. Envoy passes the numbers of a Struct as
+    /// Reads a whole number from `least` to `most`. Envoy passes the numbers in a `Struct` as
     /// doubles, so `15.0` is accepted as 15.
     pub(crate) fn integer(&self, least: u32, most: u32, report: &mut Report) -> Option<u32> {
         let number = self.value.as_u64().or_else(|| whole(self.value));
@@ -254,7 +255,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
     }
 
     /// Reads a number with at most three decimals from `least` to `most`. Envoy parses a YAML
-    /// number with a fraction as a string, so a string with such a number is accepted, too.
+    /// number with a fraction as a string, so strings containing such numbers are also accepted.
     pub(crate) fn decimal(
         &self,
         least: Decimal,
@@ -277,7 +278,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
         fits
     }
 
-    /// Reads a whole number within the bounds of a field.
+    /// Reads a whole number within a field's bounds.
     #[expect(
         clippy::inline_always,
         reason = "only the field's bounds remain in the code"
@@ -290,7 +291,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
         }
     }
 
-    /// Reads a number within the bounds of a field.
+    /// Reads a number within a field's bounds.
     #[expect(
         clippy::inline_always,
         reason = "only the field's bounds remain in the code"
@@ -312,15 +313,15 @@ impl<'a, 'c> Cursor<'a, 'c> {
         boolean
     }
 
-    /// Reads one of these words, and returns its meaning.
+    /// Reads one of these words and returns its meaning.
     pub(crate) fn word<T: Copy>(&self, words: &[(&str, T)], report: &mut Report) -> Option<T> {
         let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         let place = self.which(&names, report)?;
         words.get(place).map(|(_, meaning)| *meaning)
     }
 
-    /// Reads one of these words, and returns its index. Envoy parses an unquoted `off` in YAML as
-    /// false, so false counts as `off`.
+    /// Reads one of these words and returns its index. Envoy parses an unquoted `off` in YAML as
+    /// `false`, so `false` counts as `off`.
     pub(crate) fn which(&self, names: &[&str], report: &mut Report) -> Option<usize> {
         let found = match self.value {
             Value::Bool(false) => Some("off"),
@@ -336,7 +337,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
 }
 
 impl<'a, 'c> Fields<'a, 'c> {
-    /// Returns the field `name`, if it is present under this name or its alias. A JSON null counts
+    /// Returns the field `name` if it is present under this name or its alias. A JSON null counts
     /// as absent.
     pub fn get(&self, name: &str) -> Option<Cursor<'a, 'c>> {
         self.named(name).or_else(|| self.named(alias_of(name)?))
@@ -362,8 +363,8 @@ impl<'a, 'c> Fields<'a, 'c> {
         self.of.with(&Value::Null).wrong(&message).allowed(form)
     }
 
-    /// Returns the field of `names` that is present. Reports a problem unless exactly one of them
-    /// is present.
+    /// Returns whichever of the fields `names` is present. Reports a problem unless exactly one of
+    /// them is present.
     pub(crate) fn one_of(
         &self,
         names: &[&'static str],
@@ -401,8 +402,8 @@ pub(super) fn several<T>(
     read_ones
 }
 
-/// The part of [`several`] that does not depend on the type of the elements. The part is a separate
-/// function, so that it is compiled only once for all types.
+/// The part of [`several`] that does not depend on the element type. It is a separate function so
+/// that it is compiled only once for all types.
 fn each(
     cursor: &Cursor<'_, '_>,
     most: usize,
@@ -421,7 +422,7 @@ fn each(
     }
 }
 
-/// Returns a double without a fraction as a whole number.
+/// Converts a double without a fractional part to a whole number.
 fn whole(value: &Value) -> Option<u64> {
     let text = format!("{}", value.as_number()?);
     text.strip_suffix(".0")?.parse().ok()
@@ -438,11 +439,11 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Returns all fields of an object, such as a limit, with the names and values that it has in a
-/// rule file.
+/// Returns all fields of an object, such as a limit, with their names and values in rule file
+/// format.
 pub fn written(object: &impl Serialize) -> Map<String, Value> {
-    // Converts the object via JSON text, because a second serializer would make the filter's module
-    // larger.
+    // Goes through JSON text, because a second serializer would increase the size of the filter's
+    // module.
     let text = serde_json::to_vec(object).unwrap_or_default();
     match serde_json::from_slice(&text) {
         Ok(Value::Object(fields)) => fields,

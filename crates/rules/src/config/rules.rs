@@ -144,7 +144,7 @@ pub(super) const RULE: Object = object!([
     ),
 ]);
 const NAME: Text = Text::like("^[a-z0-9-]{1,63}$", 0);
-/// Fields that are required unless `defaults` contains them, and their allowed values.
+/// Fields that are required unless `defaults` contains them, with their allowed values.
 pub(super) const NEEDED: [(&str, &str); 2] = [
     ("key", "a list of key parts; [] for one bucket for all"),
     ("limits", "a list of limits"),
@@ -159,14 +159,14 @@ pub(super) const DEFAULTS: Object = match (RULE.fields.split_first(), RULE.names
     _ => RULE,
 };
 
-/// Parts of a rule file that affect how its rules are read.
+/// Parts of a rule file that affect how its rules are parsed.
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a, 'c> {
     pub(super) defaults: Option<&'c Fields<'a, 'c>>,
     pub(super) has_fleet: bool,
 }
 
-/// The fields of a rule. Absent fields fall back to the fields of `defaults`.
+/// The fields of a rule. Absent fields fall back to `defaults`.
 struct WithDefaults<'a, 'c> {
     given: Option<&'c Fields<'a, 'c>>,
     context: Context<'a, 'c>,
@@ -195,7 +195,7 @@ impl<'a, 'c> WithDefaults<'a, 'c> {
     }
 }
 
-/// The fields of a rule that `defaults` may contain, too. A required field is `None` if it is
+/// The fields of a rule that may also appear in `defaults`. A required field is `None` if it is
 /// absent or invalid.
 struct Parts {
     matches: Option<Match>,
@@ -274,7 +274,7 @@ impl Parts {
         }
     }
 
-    /// If the rule has fleet scope, reports each limit that a fleet cannot share.
+    /// If the rule has fleet scope, reports each limit that cannot be shared by a fleet.
     fn check_shared(&self, fields: &WithDefaults<'_, '_>, report: &mut Report) {
         if self.scope != Scope::Fleet {
             return;
@@ -289,7 +289,7 @@ impl Parts {
         }
     }
 
-    /// Reports each limit that cannot settle the rule's costs.
+    /// Reports each limit that does not support settling the rule's costs.
     fn check_settled(&self, fields: &WithDefaults<'_, '_>, report: &mut Report) {
         let settlement = self.cost.as_ref().and_then(Cost::settlement);
         let at = |name| fields.get(name).map(|at| at.path()).unwrap_or_default();
@@ -351,7 +351,7 @@ pub(super) fn rule(
     Some(rule)
 }
 
-/// Reports problems in `defaults`, even if every rule replaces the affected fields.
+/// Reports problems in `defaults` even if every rule replaces the affected fields.
 pub(super) fn check_defaults(context: Context<'_, '_>, report: &mut Report) {
     let fields = WithDefaults {
         given: None,

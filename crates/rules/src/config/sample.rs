@@ -1,6 +1,5 @@
-//! Reads a sample, which is a JSON object that describes the request whose outcome is to be explained, such as
-//! `{"method": "POST", "path": "/reply", "headers": {"x-user-id": "alice"}, "source": "10.0.0.1", …}`. All fields are
-//! optional.
+//! Reads a sample: a JSON object that describes a request whose outcome is to be explained, such as `{"method": "POST",
+//! "path": "/reply", "headers": {"x-user-id": "alice"}, "source": "10.0.0.1", …}`. All fields are optional.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -32,19 +31,17 @@ pub const SAMPLE: &[&str] = &[
 ];
 /// Maximum size of a string in a sample, in bytes.
 const MAX_TEXT: usize = 8 * 1024;
-/// Maximum number of header values, and maximum number of metadata values.
+/// Maximum number of header values, and likewise of metadata values.
 const MAX_VALUES: usize = 100;
 
-/// Reads a sample, which borrows its strings from `document`. An empty sample is the request `GET
-/// /`.
+/// Reads a sample, which borrows its strings from `document`. An empty sample stands for the request `GET /`.
 pub fn parse_sample(document: &Value) -> Result<Sample<'_>, Vec<Problem>> {
     let mut report = Report::default();
     let sample = sample(&Cursor::root(document), &mut report);
     report.unless_invalid(sample)
 }
 
-/// Reads the metadata of a sample. Returns each value with its path, whose steps are separated by
-/// dots.
+/// Reads the metadata of a sample. Returns each value with its dot-separated path.
 pub fn parse_metadata(document: &Value) -> Result<Vec<(String, Text<'_>)>, Vec<Problem>> {
     let (mut report, mut found) = (Report::default(), Vec::new());
     below(&Cursor::root(document), "", 0, &mut found, &mut report);
@@ -163,7 +160,7 @@ fn headers<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Vec<(Cow<'a, str
     headers
 }
 
-/// Returns true if a sample may contain a header with this name, and reports a problem otherwise.
+/// Returns true if a sample may contain a header with this name; otherwise reports a problem.
 fn is_header(name: &str, value: &Cursor<'_, '_>, report: &mut Report) -> bool {
     let field = match name.to_ascii_lowercase().as_str() {
         ":method" => "method",
@@ -179,7 +176,7 @@ fn is_header(name: &str, value: &Cursor<'_, '_>, report: &mut Report) -> bool {
     false
 }
 
-/// Reads a value, without the whitespace around it.
+/// Reads a value and trims the surrounding whitespace.
 fn value<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<Text<'a>> {
     let text = cursor.value.as_str().filter(|text| {
         let is_not_allowed = |b: u8| matches!(b, b'\0' | b'\r' | b'\n');
@@ -227,7 +224,7 @@ fn scalar<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<Text<'a>> 
     }
 }
 
-/// Adds all values of a metadata object and of its nested objects.
+/// Adds all values of a metadata object and its nested objects.
 fn below<'a>(
     cursor: &Cursor<'a, '_>,
     path: &str,

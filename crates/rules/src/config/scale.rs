@@ -1,4 +1,4 @@
-//! Scales limits by the factor of an override.
+//! Scales limits by an override's factor.
 //!
 //! Numbers that count cost units are multiplied. Times, such as window lengths, maximum waits and
 //! warm-up times, stay unchanged. Fractions are rounded up, so a scale of 1 or more never makes a
@@ -15,8 +15,8 @@ use serde_json::Value;
 
 use super::reader::written;
 
-/// Returns true if the limits can be scaled by this factor, whatever numbers requests carry for
-/// them.
+/// Returns true if the limits can be scaled by this factor, regardless of the numbers that requests
+/// carry for them.
 pub(crate) fn fits_scale(limits: &Limits, scale: Decimal) -> bool {
     let largest = limits.is_template().then(|| limits.largest());
     scaled(limits, scale).is_some()
@@ -24,7 +24,7 @@ pub(crate) fn fits_scale(limits: &Limits, scale: Decimal) -> bool {
 }
 
 /// Returns the limits scaled by this factor, or `None` if the scaled limits are invalid. Uses the defaults for numbers
-/// that come with requests.
+/// that requests supply.
 pub fn scaled(limits: &Limits, scale: Decimal) -> Option<Limits> {
     let limits = &*limits.with(&[]);
     let scale = scale.thousandths().into();
@@ -34,8 +34,8 @@ pub fn scaled(limits: &Limits, scale: Decimal) -> Option<Limits> {
         for (name, value) in &mut fields {
             *value = match name.as_str() {
                 "capacity" | "slot_capacity" | "initial" => Value::from(fits(value, scale)?),
-                // An `immediate` above the capacity has the same effect as an `immediate` equal to
-                // the capacity: no request waits.
+                // An `immediate` above the capacity has the same effect as one equal to the
+                // capacity: no request waits.
                 "immediate" => Value::from(fits(value, scale).unwrap_or(MAX_AMOUNT)),
                 "rate" => {
                     let rate = Rate::parse(value.as_str()?)?;
@@ -56,7 +56,7 @@ pub fn scaled(limits: &Limits, scale: Decimal) -> Option<Limits> {
     Some(scaled.storing(limits.numbers()))
 }
 
-/// Returns a scaled number of cost units, if the result is within the bounds.
+/// Returns the scaled number of cost units, if it is within bounds.
 fn fits(value: &Value, scale: u64) -> Option<u32> {
     amount(value.as_u64()?, scale)
 }
@@ -67,20 +67,20 @@ fn amount(amount: u64, scale: u64) -> Option<u32> {
     (product <= MAX_AMOUNT).then_some(product)
 }
 
-/// Scales the rate of an interval refill by multiplying its amount. The period stays the same.
+/// Scales the rate of an interval refill by multiplying its amount. The period does not change.
 fn lumps(rate: Rate, scale: u64) -> Option<Rate> {
     Rate::new(amount(rate.amount().into(), scale)?, rate.period())
 }
 
-/// Returns the exact scaled rate, with a longer period if necessary. If numbers within the bounds
-/// cannot express the exact rate, returns the nearest higher rate, whose period is less than a
-/// nanosecond too short. The slowest rate is one unit in [`MAX_PERIOD`].
+/// Returns the exact scaled rate, with a longer period if necessary. If the exact rate cannot be
+/// expressed within the bounds, returns the next higher rate, whose period is too short by less
+/// than a nanosecond. The slowest rate is one unit per [`MAX_PERIOD`].
 fn continuous(rate: Rate, scale: u64) -> Option<Rate> {
     let (amount, period) = (
         u64::from(rate.amount()).checked_mul(scale)?,
         rate.period().get(),
     );
-    // If the scaled amount is a whole number, the period stays as written.
+    // If the scaled amount is a whole number, the period is kept as written.
     let whole = gcd(amount, 1_000);
     let (amount, longer) = (amount.checked_div(whole)?, 1_000_u64.checked_div(whole)?);
     if let Some(exact) = within(amount, times(period, longer)) {
@@ -98,8 +98,8 @@ fn continuous(rate: Rate, scale: u64) -> Option<Rate> {
         .checked_mul(period)?
         .checked_div(amount.into())?;
     let above = within(count, period.min(MAX_PERIOD.get().into()))?;
-    // Rounding up a rate near the bounds could give a rate above the rule's rate even if the scale
-    // is at most 1.
+    // Near the bounds, rounding up could produce a rate above the rule's own, even with a scale of
+    // at most 1.
     let is_more = times(above.amount().into(), rate.period().get())
         > times(rate.amount().into(), above.period().get());
     Some(if scale <= 1_000 && is_more {
@@ -109,7 +109,7 @@ fn continuous(rate: Rate, scale: u64) -> Option<Rate> {
     })
 }
 
-/// Returns a rate if its numbers are within the bounds.
+/// Returns a rate if its numbers are within bounds.
 fn within(amount: u64, period: u128) -> Option<Rate> {
     let amount = u32::try_from(amount)
         .ok()

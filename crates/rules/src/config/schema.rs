@@ -1,7 +1,7 @@
 //! Generates the JSON Schema of rule files from the grammar.
 //!
-//! The schema accepts every file that the reader accepts. The reader rejects more than a schema can
-//! express: duplicate names, numbers that do not fit together, and lengths in bytes rather than
+//! The schema accepts every file that the reader accepts. The reader also checks what a schema
+//! cannot express: duplicate names, inconsistent numbers, and lengths in bytes rather than
 //! characters.
 
 use alloc::format;
@@ -15,16 +15,16 @@ use super::grammar::{Field, Form, List, Names, Object, Text, alias_of};
 use super::{RULE_FILE, STORE, WAITING, admin};
 use super::{answers, cost, fleet, keys, limits, matches, overrides, rules, settlement};
 
-/// Pattern of a rate whose amount and period are not zero.
+/// Pattern of a rate with a non-zero amount and period.
 const RATE: &str = "^0*[1-9][0-9]*/(0*[1-9][0-9]*)?(d|h|m|s|ms|us|ns)$";
-/// Pattern of a number with a fraction in a string, which is how Envoy parses such a number from
-/// YAML.
+/// Pattern of a string containing a number with a fraction, which is how Envoy parses such a number
+/// from YAML.
 const DECIMAL: &str = "^[0-9]+(\\.[0-9]{1,3})?$";
 const DURATION: &str = "^[0-9]+(d|h|m|s|ms|us|ns)$";
-/// Pattern of a duration that is not zero.
+/// Pattern of a non-zero duration.
 const SOME_DURATION: &str = "^0*[1-9][0-9]*(d|h|m|s|ms|us|ns)$";
 
-/// Definitions with their names. The definitions of the algorithms come between the two lists.
+/// Definitions with their names. The algorithm definitions go between the two lists.
 const DEFINITIONS: [&[Field]; 2] = [
     &[
         Field::required("rule_file", Form::Object(&RULE_FILE), ""),
@@ -95,7 +95,7 @@ pub(super) fn defined(name: &str) -> Option<Form> {
     all.find(|field| field.name == name).map(|field| field.form)
 }
 
-/// Returns the JSON Schema (draft 2020-12) of a rule file and of the admin role's configuration.
+/// Returns the JSON Schema (draft 2020-12) for rule files and for the admin role's configuration.
 pub fn schema() -> Value {
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -125,8 +125,8 @@ fn definitions() -> Value {
     Value::Object(definitions)
 }
 
-/// Returns the schemas that require `key` and `limits` in each rule, unless `defaults` contains
-/// them.
+/// Returns the schemas that require each rule to have `key` and `limits`, unless `defaults`
+/// contains them.
 fn needed() -> [Value; 2] {
     rules::NEEDED.map(|(name, _)| {
         json!({
@@ -140,7 +140,7 @@ fn needed() -> [Value; 2] {
     })
 }
 
-/// Returns the schema of a limit with one algorithm.
+/// Returns the schema of a limit that uses one particular algorithm.
 fn limit(algorithm: &str, doc: &str) -> Value {
     let mut properties = Map::new();
     let about = format!("Its name, unique in the rule. Without: {algorithm}.");
@@ -158,7 +158,7 @@ fn limit(algorithm: &str, doc: &str) -> Value {
     Value::Object(with(doc.to_string(), closed))
 }
 
-/// Returns the schema of a field: its allowed values, meaning and default.
+/// Returns the schema of a field: its allowed values, description and default.
 fn described(field: &Field) -> Map<String, Value> {
     let mut doc = field.doc.text().to_string();
     match field.form {
@@ -185,7 +185,7 @@ fn described(field: &Field) -> Map<String, Value> {
     with(doc.trim_start().to_string(), schema)
 }
 
-/// Adds a description as the first field of a schema, unless the description is empty.
+/// Adds the description, unless it is empty, as the first field of a schema.
 fn with(doc: String, schema: Map<String, Value>) -> Map<String, Value> {
     if doc.is_empty() {
         return schema;
@@ -196,7 +196,7 @@ fn with(doc: String, schema: Map<String, Value>) -> Map<String, Value> {
     described
 }
 
-/// Returns a default as a JSON value, or `None` if the default is only described in words.
+/// Returns a default as a JSON value, or `None` if it is only described in words.
 pub(super) fn default_value(form: Form, text: &str) -> Option<Value> {
     match form {
         _ if text.is_empty() => None,
@@ -252,7 +252,7 @@ fn enumerated(words: &[&str]) -> Vec<Value> {
     let all = words.iter().copied().chain(aliases);
     let mut all: Vec<Value> = all.map(Value::from).collect();
     if words.contains(&"off") {
-        // YAML 1.1 parsers read an unquoted `off` as false.
+        // YAML 1.1 parsers read an unquoted `off` as `false`.
         all.push(Value::Bool(false));
     }
     all
@@ -355,7 +355,7 @@ fn closed(properties: Map<String, Value>, required: &[&str]) -> Map<String, Valu
     object
 }
 
-/// Removes a field and returns its value. Keeps the order of the other fields, if the map is
+/// Removes a field and returns its value. Preserves the order of the remaining fields if the map is
 /// ordered.
 fn take(fields: &mut Map<String, Value>, name: &str) -> Option<Value> {
     let taken = fields.get(name).cloned();
@@ -378,7 +378,7 @@ fn or_null(mut fields: Map<String, Value>) -> Value {
         let either = [json!({ "$ref": reference }), json!({ "type": "null" })];
         fields.insert("anyOf".to_string(), json!(either));
     } else if let Some(only) = take(&mut fields, "const") {
-        // A null counts as an absent field, so it is allowed in place of a constant.
+        // A null counts as an absent field, so it is also allowed in place of a constant.
         fields.insert("enum".to_string(), json!([only, null]));
     }
     Value::Object(fields)

@@ -19,16 +19,16 @@ use super::reader::{Cursor, Fields, Report, several, written};
 use crate::rule::settlement::{Reserve, StatusCosts, Usage, Weights};
 use crate::rule::{Cost, Override, Overrides, Rule, Settlement};
 
-/// Maximum number of sources in a list of sources.
+/// Maximum number of entries in a list of sources.
 const MAX_SOURCES: usize = 8;
 /// Maximum number of entries in a table that maps statuses to costs.
 const MAX_STATUSES: usize = 64;
-/// Maximum number of models with separate weights.
+/// Maximum number of models with their own weights.
 const MAX_MODELS: usize = 64;
 /// Maximum size of a model's name, in bytes.
 const MAX_MODEL: usize = 128;
 
-/// A fixed reservation. With 0, a request is charged only when it ends.
+/// A fixed reservation. If it is 0, a request is charged only when it ends.
 const AMOUNT: Form = Form::Integer(0, MAX_AMOUNT);
 const BYTES: Form = Form::Integer(1, u32::MAX);
 const REQUEST_BYTES: Field = Field::optional(
@@ -37,7 +37,7 @@ const REQUEST_BYTES: Field = Field::optional(
     "",
     "One unit per this many bytes of the content length, rounded up.",
 );
-/// Grammar of a reservation's source that is written as an object.
+/// Grammar of a reservation source in object form.
 pub(super) const RESERVE: Object = object!(
     [
         Field::optional(
@@ -60,7 +60,7 @@ const RESERVE_ONE: [Field; 2] = [
     Field::value(AMOUNT, ""),
     Field::value(Form::Defined("reserve"), ""),
 ];
-/// Grammar of the sources of a reservation.
+/// Grammar of a reservation's sources.
 pub(super) const RESERVES: Form = Form::Or(&[
     Field::value(AMOUNT, ""),
     Field::value(Form::Defined("reserve"), ""),
@@ -82,7 +82,7 @@ const RESPONSE_BYTES: Field = Field::optional(
     "One unit per this many bytes of the body of the response, rounded up.",
 );
 const DURATION: [Nanos; 2] = [Nanos::from_millis(1), Nanos::from_secs(86_400)];
-/// Grammar of an actual cost's source that is written as an object.
+/// Grammar of an actual-cost source in object form.
 pub(super) const USAGE: Object = object!(
     [
         Field::optional(
@@ -128,7 +128,7 @@ const USAGE_ONE: [Field; 2] = [
     Field::value(Form::Word(&[TOKEN_USAGE]), ""),
     Field::value(Form::Defined("usage"), ""),
 ];
-/// Grammar of the sources of an actual cost.
+/// Grammar of an actual cost's sources.
 pub(super) const USAGES: Form = Form::Or(&[
     Field::value(Form::Word(&[TOKEN_USAGE]), ""),
     Field::value(Form::Defined("usage"), ""),
@@ -159,7 +159,7 @@ const CACHED: Field = Field::optional(
     "input",
     "The cost of a token of the request that the upstream had in its cache.",
 );
-/// Grammar of the token weights of one model.
+/// Grammar of a single model's token weights.
 pub(super) const MODEL_WEIGHTS: Object = object!([INPUT, OUTPUT, CACHED]);
 /// Grammar of the token weights.
 pub(super) const WEIGHTS: Object = object!([
@@ -180,11 +180,11 @@ pub(super) const WEIGHTS: Object = object!([
     ),
 ]);
 
-/// Name of the predefined cost for requests to language models.
+/// Name of the predefined cost for language model requests.
 pub(super) const LLM_TOKENS: &str = "llm_tokens";
-/// Metadata path at which the cost `llm_tokens` finds the maximum number of response tokens of a request.
+/// Metadata path from which the `llm_tokens` cost reads a request's maximum number of response tokens.
 const MAX_TOKENS: [&str; 2] = ["llm", "max_tokens"];
-/// Reservation of a request without this number in its metadata, and maximum reservation.
+/// Reservation for a request whose metadata lacks this number, and maximum reservation.
 const LLM_RESERVES: [u32; 2] = [500, 4_000];
 
 /// Returns the cost that the word `llm_tokens` stands for:
@@ -381,8 +381,8 @@ fn of_model(fields: &Fields<'_, '_>, report: &mut Report) -> Option<Weights> {
     })
 }
 
-/// Returns a problem for each limit, in the rule or in its overrides, that cannot settle the rule's costs. The paths of
-/// the problems are relative to the rule.
+/// Returns a problem for each limit of the rule or its overrides that does not support settling the rule's costs. The
+/// problems' paths are relative to the rule.
 pub fn unsettled(rule: &Rule) -> Vec<Problem> {
     let Some(settlement) = rule.cost.settlement() else {
         return Vec::new();
@@ -395,8 +395,8 @@ pub fn unsettled(rule: &Rule) -> Vec<Problem> {
     )
 }
 
-/// Returns the problems that [`unsettled`] finds, and a problem for each limit whose capacity is below the largest
-/// reservation. [`unsettled`] omits the second check, because an edit may lower a capacity below the largest
+/// Returns the problems found by [`unsettled`], and a problem for each limit whose capacity is below the largest
+/// reservation. [`unsettled`] omits the second check, because an edit is allowed to lower a capacity below the largest
 /// reservation. Requests that reserve more than the capacity are then refused.
 pub(super) fn check(
     settlement: &Settlement,
@@ -408,7 +408,7 @@ pub(super) fn check(
     })
 }
 
-/// Calls `find` for each limit of a rule and of its overrides, with the limit and its path. Returns the problems that
+/// Calls `find` with each limit of a rule and its overrides, and with the limit's path. Returns the problems that
 /// `find` returns.
 fn each_limit(
     (limits, at): (&Limits, &Path),
@@ -432,8 +432,8 @@ fn each_limit(
 }
 
 /// Returns a problem if a request may reserve 0 units under a rule with fleet scope. An Envoy learns of a key's debts
-/// at other Envoys only when it asks for tokens, and it never asks for a request that takes no tokens. `at` is the path
-/// of the reservation.
+/// at other Envoys only when it asks for tokens, which it never does for a request that takes none. `at` is the path of
+/// the reservation.
 pub(super) fn unshared(settlement: &Settlement, at: Path) -> Option<Problem> {
     if settlement.least() > 0 {
         return None;
@@ -443,13 +443,13 @@ pub(super) fn unshared(settlement: &Settlement, at: Path) -> Option<Problem> {
     Some(problem.allowed("a reservation of at least 1, or `scope: envoy`"))
 }
 
-/// Returns an error about a field of a limit.
+/// Returns an error for a field of a limit.
 fn problem(limit: &Limit, at: &Path, field: &str, message: String, allowed: &str) -> Problem {
     let value = written(limit).get(field).cloned().unwrap_or_default();
     Problem::error(at.field(field), &value, message).allowed(allowed)
 }
 
-/// Returns a problem if the limit cannot settle the costs.
+/// Returns a problem if the limit does not support settling the costs.
 fn unfit(settlement: &Settlement, limit: &Limit, at: &Path) -> Option<Problem> {
     let (algorithm, name) = (limit.algorithm(), limit.name());
     match algorithm.settling() {

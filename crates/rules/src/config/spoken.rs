@@ -1,4 +1,4 @@
-//! Formats limits for display and for edit forms, without the fields that equal their defaults.
+//! Formats limits for display and for edit forms, omitting fields that have their default value.
 
 use alloc::format;
 use alloc::string::{String, ToString as _};
@@ -11,7 +11,7 @@ use super::reader::written;
 use super::{Field, limit_fields, parse_limits};
 use crate::joined::joined;
 
-/// Returns the fields of a limit, except the fields that equal their defaults.
+/// Returns the fields of a limit, except those with their default value.
 pub fn spoken(limit: &Limit) -> Map<String, Value> {
     spoken_value(&written(limit))
 }
@@ -35,9 +35,9 @@ pub fn spoken_value(limit: &Map<String, Value>) -> Map<String, Value> {
     fields
 }
 
-/// Formats a limit in a short notation: `15 at 30/m` if capacity and rate describe it completely,
-/// and otherwise with its algorithm and all fields, such as `fixed_window 1000, window 1d`. Accepts
-/// any algorithm, including algorithms that this version does not support.
+/// Formats a limit in a short notation: `15 at 30/m` if the capacity and rate describe it
+/// completely, and otherwise with its algorithm and fields, such as `fixed_window 1000, window 1d`.
+/// Accepts any algorithm, including algorithms unsupported by this version.
 pub fn short(limit: &Map<String, Value>) -> String {
     let fields = spoken_value(limit);
     if is_plain(&fields) {
@@ -62,7 +62,7 @@ pub fn short_with_name(limit: &Map<String, Value>) -> String {
     words
 }
 
-/// Returns true if capacity and rate describe the limit completely.
+/// Returns true if the capacity and rate describe the limit completely.
 fn is_plain(fields: &Map<String, Value>) -> bool {
     let mut names = fields.keys().map(String::as_str);
     let is_known = |name| matches!(name, "name" | "algorithm" | "capacity" | "rate");
@@ -97,8 +97,8 @@ fn numbers(fields: &Map<String, Value>) -> String {
     joined(&parts, ", ")
 }
 
-/// Formats the value of a limit's field. A number that comes with each request is shown as the last step of its
-/// metadata path and its default: `quota (10)`.
+/// Formats the value of a limit field. A number taken from each request is shown as the last step of its metadata path,
+/// followed by its default: `quota (10)`.
 pub fn text(value: &Value) -> String {
     if let Some(text) = value.as_str() {
         return String::from(text);

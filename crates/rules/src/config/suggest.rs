@@ -1,19 +1,19 @@
-//! Finds suggestions for "did you mean": the allowed name that is nearest to a misspelt name.
+//! Finds "did you mean" suggestions: the allowed name closest to a misspelt one.
 
 use alloc::vec::Vec;
 
-/// Maximum size of a string to correct, in bytes. Longer strings are not misspelt names, and the
-/// comparison takes quadratic time.
+/// Maximum size of a string to correct, in bytes. Longer strings are unlikely to be misspelt names,
+/// and the comparison takes quadratic time.
 const MAX_LENGTH: usize = 64;
 
-/// Returns the nearest allowed name within two edits of `text`, or within one edit if `text` has at
-/// most three bytes.
+/// Returns the closest allowed name within two edits of `text`, or within one edit if `text` is at
+/// most three bytes long.
 pub fn nearest<'a>(text: &str, allowed: &[&'a str]) -> Option<&'a str> {
     if text.len() > MAX_LENGTH {
         return None;
     }
     let within = if text.len() <= 3 { 1 } else { 2 };
-    // Comparing the lengths excludes most names at almost no cost.
+    // Comparing lengths rules out most names at almost no cost.
     let length = text.chars().count();
     allowed
         .iter()

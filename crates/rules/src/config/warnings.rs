@@ -1,4 +1,4 @@
-//! Finds rules that are valid but probably a mistake.
+//! Finds valid rules that are probably a mistake.
 
 use alloc::format;
 use alloc::string::String;
@@ -18,12 +18,13 @@ mod fleet;
 pub(super) mod patterns;
 mod preflights;
 
-/// State size per bucket, in bytes, above which reading and writing pages costs more than deciding.
+/// State size per bucket, in bytes, above which reading and writing pages costs more than making
+/// the decision.
 const LARGE_STATE: usize = 1024;
 
 /// Returns warnings about valid parts of a file that are probably a mistake, in addition to the
-/// warnings of [`super::parse`]. The warnings are for people who check a file. The filter does not
-/// use them.
+/// warnings of [`super::parse`]. They are meant for people who check a file. The filter does not
+/// use these warnings.
 pub fn advice(file: &RuleFile) -> Vec<Problem> {
     let at_rules = Path::root().field("rules");
     let mut warnings = Vec::new();
@@ -57,7 +58,7 @@ fn of_rule(rule: &Rule, at: &Path) -> Vec<Problem> {
     warnings
 }
 
-/// Warns about an error-rate threshold that no error rate can exceed.
+/// Warns about an error rate threshold that can never be exceeded.
 fn never_over(rule: &Rule, at: &Path) -> Option<Problem> {
     let over = rule.when?.over;
     if over < Decimal::from_thousandths(1_000) {
@@ -68,8 +69,8 @@ fn never_over(rule: &Rule, at: &Path) -> Option<Problem> {
     Some(Problem::error(at, &Value::from(1), message).warning())
 }
 
-/// Warns about a rule that replaces the overrides in `defaults`, if the rule's overrides omit keys
-/// that are banned there.
+/// Warns about a rule whose overrides replace the overrides in `defaults` but omit keys that are
+/// banned there.
 pub(super) fn dropped_bans(defaults: &Value, own: &Value, at: Path) -> Option<Problem> {
     let (defaults, own) = (defaults.as_object()?, own.as_object()?);
     let bans = |over: &Value| over == "banned";
@@ -98,8 +99,8 @@ pub(super) fn dropped_bans(defaults: &Value, own: &Value, at: Path) -> Option<Pr
     Some(problem.suggest(Some(&format!("{first}: banned"))))
 }
 
-/// Warns about a rule that differs from an earlier rule only in its name. Both rules must admit a
-/// request, so the later rule has no effect.
+/// Warns about a rule that differs from an earlier rule only in its name. A request must be
+/// admitted by both rules, so the later one has no effect.
 fn repetition(rule: &Rule, earlier: &[Rule], at: &Path) -> Option<Problem> {
     let same = |other: &&Rule| {
         let named = Rule {
@@ -117,7 +118,7 @@ fn repetition(rule: &Rule, earlier: &[Rule], at: &Path) -> Option<Problem> {
     Some(Problem::error(at.field("name"), &name, message).warning())
 }
 
-/// Warns about a cost above a limit's capacity, because the limit then refuses every request.
+/// Warns about a cost above a limit's capacity, which makes the limit refuse every request.
 pub(super) fn never_admits(rule: &Rule, at: &Path) -> Option<Problem> {
     let cost = u64::from(rule.cost.least());
     let small: Vec<_> = rule
@@ -138,13 +139,13 @@ pub(super) fn never_admits(rule: &Rule, at: &Path) -> Option<Problem> {
     Some(Problem::error(at.field("cost"), &value, message).warning())
 }
 
-/// Warns about a `max_wait` that is shorter than the time that the rate needs for one request,
-/// because almost no request can then wait.
+/// Warns about a `max_wait` shorter than the time in which the rate admits one request, because
+/// almost no request could then wait.
 fn hardly_holds(limit: &Limit, cost: u64, at: &Path) -> Option<Problem> {
     let fields = super::reader::written(limit);
     let max_wait = Nanos::parse(fields.get("max_wait")?.as_str()?)?;
     let one = time_of(cost, limit.algorithm().rate()?);
-    // The next refill may come at any moment, so a short wait can be enough.
+    // The next refill may be imminent, so even a short wait can be enough.
     let comes_in_lumps = fields
         .get("refill")
         .is_some_and(|refill| refill == "interval");
@@ -158,7 +159,7 @@ fn hardly_holds(limit: &Limit, cost: u64, at: &Path) -> Option<Problem> {
     Some(Problem::error(at.field("max_wait"), &value, message).warning())
 }
 
-/// Returns the time that a rate takes to refill `cost` units, rounded up.
+/// Returns the time that a rate needs to refill `cost` units, rounded up.
 fn time_of(cost: u64, rate: Rate) -> Nanos {
     let span = u128::from(cost).saturating_mul(rate.period().get().into());
     let span = span.div_ceil(u128::from(rate.amount()).max(1));
@@ -201,7 +202,7 @@ pub(crate) fn impossible_keys(rule: &Rule, at: &Path) -> Vec<Problem> {
     problems
 }
 
-/// Returns a problem if no request can have the key of an override.
+/// Returns a problem if no request can have an override's key.
 pub fn impossible_key(rule: &Rule, pattern: &str) -> Option<Problem> {
     let beginning = pattern.strip_suffix('*');
     let possible = rule.may_have(beginning.unwrap_or(pattern), beginning.is_some());

@@ -1,4 +1,4 @@
-//! Networks of client addresses.
+//! Client address networks.
 
 use alloc::format;
 use alloc::string::String;
@@ -7,7 +7,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::Serialize;
 
-/// Description of the allowed networks, for messages.
+/// Description of the allowed networks, for use in messages.
 pub const CIDR_FORM: &str = "an address or a network: 203.0.113.7, 203.0.113.0/24, 2001:db8::/32";
 
 /// A network. A single address is a network with the full prefix length.
@@ -22,8 +22,8 @@ pub struct Cidr {
 pub enum CidrError {
     /// The string is malformed.
     Form,
-    /// The address has non-zero bits after the prefix. The error contains the network with these
-    /// bits cleared.
+    /// The address has non-zero bits beyond the prefix. Contains the network with these bits
+    /// cleared.
     HostBits(Cidr),
 }
 
@@ -61,12 +61,12 @@ impl Cidr {
         }
     }
 
-    /// Returns true if `address` is in the network.
+    /// Returns true if the network contains `address`.
     pub fn contains(&self, address: IpAddr) -> bool {
         address.is_ipv4() == self.network.is_ipv4() && network(address, self.length) == self.network
     }
 
-    /// Returns true if the network contains all addresses of `other`.
+    /// Returns true if the network contains all of `other`'s addresses.
     pub fn covers(&self, other: &Self) -> bool {
         self.length <= other.length && self.contains(other.network)
     }
@@ -82,8 +82,8 @@ impl fmt::Display for Cidr {
 const MAX_TEXT: usize = 43;
 
 impl Cidr {
-    /// Formats the network like the standard library (RFC 5952), but without its formatting code,
-    /// which would add two KiB to the filter. Many requests use this text as their key, so
+    /// Formats the network like the standard library does (RFC 5952), but without its formatting
+    /// code, which would add two KiB to the filter. This text is the key of many requests, so
     /// formatting should also be fast.
     fn text(&self) -> String {
         let mut text = String::with_capacity(MAX_TEXT);
@@ -106,7 +106,7 @@ impl Cidr {
     }
 }
 
-/// Appends a number in lower-case digits, without leading zeros.
+/// Appends a number in this base, with lower-case digits and no leading zeros.
 fn push_number(text: &mut String, number: u16, base: u16) {
     if let Some(rest) = number.checked_div(base).filter(|rest| *rest > 0) {
         push_number(text, rest, base);
@@ -141,7 +141,7 @@ fn push_groups(text: &mut String, groups: [u16; 8]) {
     }
 }
 
-/// Number of address bits that identify a client.
+/// Number of leading address bits that identify a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct SourcePrefix {
     /// Prefix length for IPv4, in bits.
@@ -160,11 +160,11 @@ impl Default for SourcePrefix {
 }
 
 impl SourcePrefix {
-    /// Default: the whole address for IPv4, and the /64 network for IPv6.
+    /// The default is the whole address for IPv4, and the /64 network for IPv6.
     pub const DEFAULT: Self = Self { v4: 32, v6: 64 };
 
-    /// Returns the network of a client as text. `None` if the source is not an IP address but, for
-    /// example, a Unix socket.
+    /// Returns the network of a client as text. Returns `None` if the source is not an IP address
+    /// but, for example, a Unix socket.
     pub(super) fn apply(self, source: &[u8]) -> Option<String> {
         let address = address(source)?;
         let length = if address.is_ipv4() { self.v4 } else { self.v6 };
@@ -173,8 +173,8 @@ impl SourcePrefix {
     }
 }
 
-/// Parses the address of a client, and ignores a zone at its end. IPv4-mapped IPv6 addresses become
-/// IPv4 addresses.
+/// Parses a client address, ignoring a trailing zone. IPv4-mapped IPv6 addresses become IPv4
+/// addresses.
 pub(super) fn address(source: &[u8]) -> Option<IpAddr> {
     let bare = source.split(|b| *b == b'%').next()?;
     let address: IpAddr = core::str::from_utf8(bare).ok()?.parse().ok()?;
@@ -188,7 +188,7 @@ const fn bits(address: IpAddr) -> u8 {
     }
 }
 
-/// Returns an address with all bits after the first `length` bits cleared.
+/// Returns an address with all but the first `length` bits cleared.
 fn network(address: IpAddr, length: u8) -> IpAddr {
     let away = u32::from(bits(address).saturating_sub(length));
     match address {
@@ -213,8 +213,8 @@ mod tests {
         Cidr::parse(text).expect(text)
     }
 
-    /// Compares with the standard library, except for IPv4-mapped IPv6 addresses, which this module
-    /// treats as IPv4 addresses.
+    /// Compares the results with the standard library, except for IPv4-mapped IPv6 addresses, which
+    /// this module treats as IPv4 addresses.
     #[test]
     fn addresses_are_written_as_the_standard_library_does() {
         let model = |address: IpAddr| {
@@ -226,7 +226,8 @@ mod tests {
             let part = Cidr { length: 9, ..whole };
             assert_eq!(part.to_string(), format!("{address}/9"));
         };
-        // Tests every combination of zero groups, with small and large values in the other groups.
+        // Tests every combination of zero groups, with small and large values in the remaining
+        // groups.
         for zeros in 0..=u8::MAX {
             for fill in [1, 0xa, 0xffff, 0x0f00] {
                 let group = |place: u32| {

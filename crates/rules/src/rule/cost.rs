@@ -20,9 +20,9 @@ pub enum Cost {
     Header {
         /// Name of the header, in lower case.
         name: String,
-        /// Cost if the header is missing or is not a whole number of at least 1.
+        /// Cost if the header is missing or does not contain a whole number of at least 1.
         default: u32,
-        /// Maximum cost. Larger values are reduced to this cost.
+        /// Maximum cost. Larger values are capped at this cost.
         max: u32,
     },
     /// The value in the dynamic metadata at this path.
@@ -31,22 +31,22 @@ pub enum Cost {
         path: Vec<String>,
         /// Cost if the value is missing or is not a whole number of at least 1.
         default: u32,
-        /// Maximum cost. Larger values are reduced to this cost.
+        /// Maximum cost. Larger values are capped at this cost.
         max: u32,
     },
-    /// One unit per this many bytes of the content length, rounded up. Without a content length,
-    /// the cost is 1.
+    /// One unit per this many bytes of content length, rounded up. Without a content length, the
+    /// cost is 1.
     RequestBytes(u32),
     /// A cost that is reserved when the request arrives, and settled when the request ends.
     Settled(Box<Settlement>),
 }
 
-/// Cost that a rule charges for a request.
+/// Cost charged for a request under a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Price {
     /// The cost.
     pub cost: u64,
-    /// True if the request contains an invalid cost, so that the default is charged.
+    /// True if the request specifies an invalid cost, so that the default is charged.
     pub is_invalid: bool,
 }
 
@@ -56,7 +56,7 @@ impl Price {
         Self { cost, is_invalid }
     }
 
-    /// Returns the price that a value of the request specifies.
+    /// Returns the price specified by a value of the request.
     fn named(value: Option<&[u8]>, default: u32, max: u32) -> Self {
         let Some(value) = value else {
             return Self::of(default.into());
@@ -70,7 +70,7 @@ impl Price {
 }
 
 impl Cost {
-    /// Returns the cost of `request` according to its headers or metadata.
+    /// Returns the cost of `request`, based on its headers or metadata.
     pub fn price(&self, request: &mut dyn Request) -> Price {
         match self {
             Self::Fixed(cost) => Price::of((*cost).into()),
@@ -99,7 +99,7 @@ impl Cost {
         }
     }
 
-    /// Returns the cost of a request that does not specify a cost.
+    /// Returns the cost of a request that specifies none.
     pub fn usual(&self) -> u32 {
         match self {
             Self::Fixed(cost) => *cost,
@@ -109,7 +109,7 @@ impl Cost {
         }
     }
 
-    /// Returns the settlement, if the cost is settled when requests end.
+    /// Returns the settlement, if the cost is settled when a request ends.
     pub fn settlement(&self) -> Option<&Settlement> {
         match self {
             Self::Settled(settlement) => Some(settlement),

@@ -1,9 +1,9 @@
-//! Describes, for display, the part of a match that fails, and the part of a key that a request
-//! lacks or repeats. A description contains the place of the part, the requirement, and the value
-//! found.
+//! Describes, for display, the failing part of a match, and the part of a key that a request lacks
+//! or repeats. A description consists of the part's location, its requirement, and the value found.
 //!
-//! [`Match::first_failing`], [`Rule::find_key`] and [`Rule::first_ambiguous`] find the parts, and
-//! also decide on requests. This module only describes the parts.
+//! The parts are found by [`Match::first_failing`], [`Rule::find_key`] and
+//! [`Rule::first_ambiguous`], which are also used to decide on requests. This module only describes
+//! the parts.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -17,7 +17,7 @@ use super::pattern::Pattern;
 use super::{MetadataTest, NamedTest, Rule, parts};
 use crate::request::{Request, without_query};
 
-/// Maximum number of characters that are shown of a value.
+/// Maximum number of characters shown of a value.
 const MAX_SHOWN: usize = 200;
 
 /// First part of a match that fails, or that is undecided because its value is too long.
@@ -25,23 +25,23 @@ const MAX_SHOWN: usize = 200;
 pub struct Failing {
     /// The part.
     pub part: Part,
-    /// Place in the rule, such as `match.headers[1]`.
+    /// Location in the rule, such as `match.headers[1]`.
     pub place: String,
-    /// Requirement of the part, as it is written in a rule file.
+    /// Requirement of the part, as written in a rule file.
     pub asked: Value,
     /// Value in the request.
     pub found: Found,
-    /// If the value is too long, the maximum size that the regular expression can test, in bytes.
+    /// If the value is too long, the maximum size, in bytes, that the regular expression can test.
     pub longest: Option<usize>,
 }
 
-/// Value of a request that was found for a part of a match or key.
+/// Value found in a request for a part of a match or key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// No value.
     Nothing,
-    /// A value. Bytes that are not UTF-8 are shown as `\xNN`, and a long value is truncated with a
-    /// final `…`.
+    /// A value. Bytes that are not valid UTF-8 are shown as `\xNN`, and a long value is truncated
+    /// and ends with `…`.
     Text(String),
     /// The whole request, because a `not` excludes it.
     AllOfIt,
@@ -50,32 +50,32 @@ pub enum Found {
 /// First part of a key that a request lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// Place in the rule, such as `key[0]`.
+    /// Location in the rule, such as `key[0]`.
     pub place: String,
-    /// Requirement of the part, as it is written in a rule file.
+    /// Requirement of the part, as written in a rule file.
     pub asked: Value,
 }
 
-/// First part of a key that a request has several times.
+/// First part of a key that a request contains more than once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repeated {
-    /// Place in the rule, such as `key[0]`.
+    /// Location in the rule, such as `key[0]`.
     pub place: String,
-    /// Requirement of the part, as it is written in a rule file.
+    /// Requirement of the part, as written in a rule file.
     pub asked: Value,
     /// The non-empty values of the part, in request order.
     pub values: Found,
 }
 
-/// Converts a place in a nested match, such as `match.path`, to the place within `not`. Avoids the
-/// standard library's string search, which would add 6 KiB to the module.
+/// Converts a location in a nested match, such as `match.path`, to the location within `not`.
+/// Avoids the standard library's string search, which would add 6 KiB to the module.
 fn within_not(place: &str) -> String {
     let rest = place.strip_prefix("match").unwrap_or(place);
     format!("match.not{rest}")
 }
 
 impl Match {
-    /// Describes the part that makes the match fail or leaves it undecided.
+    /// Describes the part because of which the match fails or is undecided.
     pub fn explain(&self, request: &mut dyn Request) -> Option<Failing> {
         match self.fit(request) {
             Fit::Yes => None,
@@ -106,7 +106,7 @@ impl Match {
         }
     }
 
-    /// Returns the value of the request that a part tests.
+    /// Returns the request value that a part tests.
     fn found(&self, part: Part, request: &mut dyn Request) -> Found {
         let found = match part {
             Part::Methods => request.method(),
@@ -146,7 +146,7 @@ impl Match {
 }
 
 impl Part {
-    /// Returns the place of the part in the rule.
+    /// Returns the part's location in the rule.
     fn place(self) -> String {
         let (list, at) = match self {
             Self::Methods => return String::from("match.methods"),
@@ -168,8 +168,8 @@ impl Rule {
     /// Describes the key part at `index`, which a request lacks.
     pub fn missing(&self, index: usize) -> Missing {
         let part = self.key.get(index);
-        // Converts the part via JSON text, because a second serializer would make the filter's
-        // module larger.
+        // Goes through JSON text, because a second serializer would increase the size of the
+        // filter's module.
         let text = part.and_then(|part| serde_json::to_vec(part).ok());
         let asked = text.and_then(|text| serde_json::from_slice(&text).ok());
         Missing {
@@ -178,7 +178,7 @@ impl Rule {
         }
     }
 
-    /// Describes the first key part that a request has several times.
+    /// Describes the first key part that a request contains more than once.
     pub fn repeated(&self, request: &mut dyn Request) -> Option<Repeated> {
         let index = self.first_ambiguous(request)?;
         let mut values = Vec::new();

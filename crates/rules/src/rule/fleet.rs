@@ -11,7 +11,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// Each Envoy has separate buckets.
+    /// Each Envoy has its own buckets.
     #[default]
     Envoy,
     /// All Envoys of the fleet share one bucket per key.
@@ -25,7 +25,7 @@ impl Scope {
     }
 }
 
-/// Treatment of requests under rules with fleet scope while the relay or its store is unreachable.
+/// How to treat requests under rules with fleet scope while the relay or its store is unreachable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnOutage {
@@ -41,22 +41,21 @@ pub enum OnOutage {
 /// Settings of the fleet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FleetSettings {
-    /// Name of the relay's cluster in Envoy's configuration.
+    /// Name of the relay's cluster in the Envoy configuration.
     pub cluster: String,
-    /// Time after which granted tokens expire in an Envoy; more than zero.
+    /// Time after which tokens granted to an Envoy expire; non-zero.
     pub lease: Nanos,
-    /// Timeout of a call to the relay, and maximum time for which a request waits for tokens; more
-    /// than zero.
+    /// Timeout of relay calls, and maximum time that a request waits for tokens; non-zero.
     pub timeout: Nanos,
-    /// Number of cost units per key that each Envoy may admit before the relay has answered.
+    /// Number of cost units per key that each Envoy may admit before the relay has responded.
     pub credit: u32,
-    /// Treatment of requests while the relay does not answer.
+    /// How to treat requests while the relay is not responding.
     pub on_outage: OnOutage,
-    /// Number of Envoys by which each Envoy divides the limits in an outage, until the relay has
-    /// reported the actual number; at least 1.
+    /// Number of Envoys by which each Envoy divides the limits during an outage, until the relay
+    /// has reported the actual number; at least 1.
     #[serde(skip_serializing_if = "is_one")]
     pub envoys: u32,
-    /// Shared secret that the relay requires. The secret is never serialised, so an exported file
+    /// Shared secret required by the relay. The secret is never serialised, so an exported file
     /// does not contain it.
     #[serde(skip_serializing)]
     pub token: Option<Secret>,
@@ -68,7 +67,7 @@ const fn is_one(number: &u32) -> bool {
 }
 
 impl FleetSettings {
-    /// Returns the settings that apply to all leases.
+    /// Returns the settings common to all leases.
     pub fn lease_settings(&self) -> LeaseSettings {
         LeaseSettings {
             lease: self.lease,

@@ -1,15 +1,15 @@
 //! Computes the key of a request under a rule. The key identifies the request's bucket.
 //!
-//! The parts of a key are joined with `:`. Bytes that are not printable ASCII, and `%`, `:` and
-//! `~`, are written as `%XX`. A key is therefore safe to show anywhere, and two different lists of
-//! parts never give the same key. A key with more than [`MAX_KEY`] bytes is truncated, and ends
+//! The parts of a key are joined with `:`. Bytes other than printable ASCII, as well as `%`, `:`
+//! and `~`, are written as `%XX`. A key is therefore safe to show anywhere, and two different lists
+//! of parts never produce the same key. A key longer than [`MAX_KEY`] bytes is truncated and ends
 //! with a `~` and a hash of the whole key. Escaped parts never contain a `~`, so a truncated key
 //! never equals a complete key.
 //!
-//! A request has the same key in every process, so that overrides and bans of the key apply
-//! everywhere. The hash therefore cannot use a secret. Two long keys with the same hash and the
-//! same first 95 bytes would share a bucket, its overrides and its bans. An attacker who found a
-//! key that collides with another client's key could use up that client's limit or use its
+//! A request has the same key in every process, so that the key's overrides and bans apply
+//! everywhere. The hash therefore cannot involve a secret. Two long keys with the same hash and the
+//! same first 95 bytes would share a bucket, overrides and bans. An attacker who found a key that
+//! collides with another client's key could exhaust that client's limit or benefit from its
 //! override, even without control over the other key parts. To prevent this, the hash is SHA-256;
 //! see [`StableHasher`].
 
@@ -26,7 +26,7 @@ use crate::request::{Request, without_query};
 const USUAL_KEY: usize = 40;
 /// Key of a rule without key parts.
 pub const KEY_OF_ALL: &str = "~all";
-/// Key of requests that lack a part, if they share a bucket.
+/// Key for requests that lack a part, if such requests share a bucket.
 pub const KEY_OF_MISSING: &str = "~missing";
 /// Size of the `~` and 32 hexadecimal digits at the end of a truncated key.
 const HASH_LEN: usize = 33;
@@ -36,11 +36,11 @@ const HASH_LEN: usize = 33;
 pub enum Key {
     /// The key, which identifies the request's bucket.
     Bucket(String),
-    /// A part is missing, and the rule does not apply.
+    /// A part is missing, so the rule does not apply.
     Skip,
-    /// A part is missing, and the request is refused.
+    /// A part is missing, so the request is refused.
     Refuse,
-    /// A part has several values, and the request is refused.
+    /// A part has several values, so the request is refused.
     Ambiguous,
 }
 
@@ -68,13 +68,13 @@ impl Rule {
         }
     }
 
-    /// Returns the key of `request`, or the reason why the request has no key.
+    /// Returns the key of `request`, or the reason why it has none.
     pub fn find_key(&self, request: &mut dyn Request) -> Result<String, NoKey> {
         if self.key.is_empty() {
             return Ok(String::from(KEY_OF_ALL));
         }
-        // This check comes first, because it reads all headers at once. The key parts then need no
-        // further host calls.
+        // This check is done first, because it reads all headers at once. The key parts then need
+        // no further host calls.
         if self.on_ambiguous_key == OnAmbiguousKey::Refuse
             && let Some(ambiguous) = self.first_ambiguous(request)
         {
@@ -137,7 +137,8 @@ fn add(key: &mut KeyText, part: &KeyPart, request: &mut dyn Request) -> bool {
     true
 }
 
-/// Returns the first segments of a path. The first two segments of `/a/b/c` are `/a/b`.
+/// Returns the first segments of a path. For example, the first two segments of `/a/b/c` are
+/// `/a/b`.
 fn first_segments(path: &[u8], count: Option<u8>) -> &[u8] {
     let Some(count) = count else { return path };
     let slashes = path.iter().enumerate().filter(|(_, b)| **b == b'/');
@@ -149,7 +150,7 @@ fn first_segments(path: &[u8], count: Option<u8>) -> &[u8] {
 struct KeyText {
     text: String,
     parts: usize,
-    /// Hasher of the whole key, which is only needed after the key has exceeded the maximum size.
+    /// Hasher for the whole key, needed only once the key has exceeded the maximum size.
     overflow: Option<StableHasher>,
 }
 
@@ -200,13 +201,13 @@ impl KeyText {
     }
 }
 
-/// Returns a value as a string, if it is non-empty, needs no escapes and fits into a key.
+/// Returns a value as a string if it is non-empty, needs no escapes and fits into a key.
 fn plain_text(value: &[u8]) -> Option<&str> {
     let is_plain = (1..=MAX_KEY).contains(&value.len()) && value.iter().all(|b| is_plain(*b));
     str::from_utf8(value).ok().filter(|_| is_plain)
 }
 
-/// Returns the bytes in the escaped form that keys use.
+/// Returns the bytes, escaped as in keys.
 pub(super) fn escaped(bytes: &[u8]) -> String {
     let mut text = String::new();
     for byte in bytes {
@@ -228,8 +229,8 @@ fn is_plain(byte: u8) -> bool {
     plain.wrapping_shr(u32::from(byte & 63)) & 1 == 1
 }
 
-/// Returns a bit mask of the 64 bytes from `first` on, in which the bit of each byte that needs no
-/// escape is set.
+/// Returns a bit mask for the 64 bytes starting at `first`, with a bit set for each byte that needs
+/// no escape.
 const fn plain_from(first: u8) -> u64 {
     let mut plain = 0;
     let mut bit = 0;

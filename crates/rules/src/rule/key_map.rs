@@ -1,4 +1,4 @@
-//! A map from patterns of a rule's keys to values. A pattern is an exact key or a prefix.
+//! A map from key patterns of a rule to values. A pattern is an exact key or a prefix.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -6,25 +6,25 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// Values for patterns of keys. An exact key takes precedence over any prefix, and a longer prefix
-/// takes precedence over a shorter one.
+/// Values by key pattern. An exact key takes precedence over any prefix, and a longer prefix takes
+/// precedence over a shorter one.
 ///
-/// Clones share their contents until one of them changes. Sharing matters because a rule may have a
-/// thousand overrides, and exists in three forms: as configured, as edited, and in force.
+/// Clones share their contents until one of them is modified. Sharing matters because a rule may
+/// have a thousand overrides and exists in three forms: as configured, as edited, and in force.
 #[derive(Debug, PartialEq, Eq)]
 pub struct KeyMap<T> {
     patterns: Arc<Patterns>,
-    /// Values in the order of the patterns.
+    /// Values, in the order of the patterns.
     values: Arc<Vec<T>>,
 }
 
-/// Exact keys and prefixes. The patterns are separate from the values, so that their code is
+/// Exact keys and prefixes. The patterns are kept separate from the values, so that their code is
 /// compiled only once for all value types.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Patterns {
     /// Exact keys, sorted.
     exact: Vec<String>,
-    /// Prefixes without the `*`, sorted. The indices of prefixes follow the indices of exact keys.
+    /// Prefixes without the `*`, sorted. Indices of prefixes follow the indices of exact keys.
     beginnings: Vec<String>,
     /// Distinct lengths of the prefixes, in descending order.
     lengths: Vec<usize>,
@@ -49,8 +49,8 @@ impl<T> Clone for KeyMap<T> {
 }
 
 impl<T> KeyMap<T> {
-    /// Returns the value for a key. A lookup takes one binary search among the exact keys, and one
-    /// for each prefix length.
+    /// Returns the value for a key. A lookup requires one binary search among the exact keys, and
+    /// one per prefix length.
     pub fn get(&self, key: &str) -> Option<&T> {
         if self.is_empty() {
             return None;
@@ -91,7 +91,7 @@ impl<T> KeyMap<T> {
         self.values.len()
     }
 
-    /// Returns the value of a pattern, which is a key, or a prefix followed by `*`.
+    /// Returns the value of a pattern, which is either a key or a prefix followed by `*`.
     pub fn of_pattern(&self, pattern: &str) -> Option<&T> {
         self.values.get(self.patterns.place(pattern).ok()?)
     }
@@ -102,9 +102,9 @@ impl<T> KeyMap<T> {
         (0..self.len()).filter_map(|place| self.at(place))
     }
 
-    /// Returns the patterns whose values differ from an earlier map, and the patterns that only one
-    /// of the two maps contains. Patterns that were removed come last. If both maps share their
-    /// contents, nothing is compared.
+    /// Returns the patterns whose values differ from an earlier map, and the patterns contained in
+    /// only one of the two maps. Removed patterns come last. If both maps share their contents,
+    /// nothing is compared.
     pub fn changed_since(&self, before: &Self) -> Vec<String>
     where
         T: PartialEq,
@@ -131,7 +131,7 @@ impl<T> KeyMap<T> {
         changed.chain(before.entries().filter_map(gone)).collect()
     }
 
-    /// Like [`Self::iter`], but does not copy each pattern.
+    /// Like [`Self::iter`], but without copying each pattern.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (Cow<'_, str>, &T)> {
         let exact = self.patterns.exact.iter();
         let exact = exact.map(|key| Cow::Borrowed(key.as_str()));
@@ -145,8 +145,8 @@ impl<T> KeyMap<T> {
         self.values.iter()
     }
 
-    /// Returns true if both maps share their contents, as unchanged clones of the same map do. Does
-    /// not compare the contents.
+    /// Returns true if both maps share their contents, as unmodified clones of the same map do.
+    /// Does not compare the contents.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.patterns, &other.patterns) && Arc::ptr_eq(&self.values, &other.values)
     }
@@ -203,7 +203,7 @@ impl Patterns {
             .map_err(behind)
     }
 
-    /// Returns the pattern at an index, as it is written in a rule file.
+    /// Returns the pattern at an index, as written in a rule file.
     fn at(&self, place: usize) -> Option<String> {
         match place.checked_sub(self.exact.len()) {
             None => self.exact.get(place).cloned(),
@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Compares the map with a linear search through all patterns.
+        /// Compares the map's results with a linear search through all patterns.
         #[test]
         fn the_longest_pattern_wins(
             patterns in prop::collection::btree_map("[ab]{0,4}\\*?", 0_u32..9, 0..12),

@@ -1,4 +1,4 @@
-//! The match of a rule, which selects requests.
+//! A rule's match, which selects requests.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -15,14 +15,14 @@ use super::text::Truth;
 use super::text::{MetadataTest, NamedTest, Test, object};
 use crate::request::{Request, without_query};
 
-/// A match. All given parts must match. Without any parts, every request matches.
+/// A match. All parts that are present must match. If there are none, every request matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Match {
     /// The request must have one of these methods. If empty, any method matches.
     pub methods: Vec<String>,
-    /// Test of the path without its query.
+    /// Test of the path, without its query.
     pub path: Option<PathMatch>,
-    /// Test of the host without its port, in lower case.
+    /// Test of the host, without its port and in lower case.
     pub host: Option<Test>,
     /// Tests of headers, all of which must pass.
     pub headers: Vec<NamedTest>,
@@ -30,9 +30,9 @@ pub struct Match {
     pub query: Vec<NamedTest>,
     /// Tests of cookies, all of which must pass.
     pub cookies: Vec<NamedTest>,
-    /// One of these networks must contain the client's address. If empty, any address matches.
+    /// The client's address must be in one of these networks. If empty, any address matches.
     pub source: Vec<Cidr>,
-    /// Test of the name of Envoy's route.
+    /// Test of the name of the Envoy route.
     pub route: Option<Test>,
     /// Tests of Envoy's dynamic metadata, all of which must pass.
     pub metadata: Vec<MetadataTest>,
@@ -40,7 +40,7 @@ pub struct Match {
     pub not: Option<Box<Self>>,
 }
 
-/// A part of a match, or an element of a part that is a list.
+/// A part of a match, or an element of a list part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The part `methods`.
@@ -72,7 +72,7 @@ pub enum Fit {
     Yes,
     /// The request does not match. The variant contains the first part that fails.
     No(Part),
-    /// No part excludes the request, but a value is longer than its regular expression can test.
+    /// No part excludes the request, but a value is too long for its regular expression to test.
     /// The variant contains the first part with such a value.
     TooLong(Part),
 }
@@ -100,8 +100,8 @@ impl Serialize for Match {
 }
 
 impl Match {
-    /// Returns the fields as they are written in a rule file. The implementation is not derived,
-    /// because a derived one would be compiled separately for each serializer.
+    /// Returns the fields as written in a rule file. Not derived, because a derived implementation
+    /// would be compiled separately for each serializer.
     pub(super) fn fields(&self) -> Map<String, Value> {
         let named = |tests: &[NamedTest]| list(tests.iter().map(NamedTest::value).collect());
         let metadata = self.metadata.iter().map(MetadataTest::value).collect();
@@ -126,8 +126,8 @@ impl Match {
         map
     }
 
-    /// Returns the requirement of a part as it is written in a rule file, or `None` if the match
-    /// lacks the part.
+    /// Returns the requirement of a part as written in a rule file, or `None` if the match lacks
+    /// the part.
     pub(super) fn asked(&self, part: Part) -> Option<Value> {
         let named = |tests: &[NamedTest], at| tests.get(at).map(NamedTest::value);
         let whole = |test: &Option<Test>| test.as_ref().map(|test| test.value(None));
@@ -153,13 +153,13 @@ impl Match {
         self.fields().is_empty()
     }
 
-    /// Returns true if all given parts match, and no value is too long to be tested.
+    /// Returns true if all parts that are present match, and no value is too long to be tested.
     pub fn holds(&self, request: &mut dyn Request) -> bool {
         self.fit(request) == Fit::Yes
     }
 
-    /// Matches a request. If a part fails, the match fails, even if a value of another part is too
-    /// long to be tested. Cheap tests come first, and values that need a host call are read only
+    /// Matches a request. If a part fails, the match fails, even if another part's value is too
+    /// long to be tested. Cheap tests come first, and values that require a host call are read only
     /// when needed.
     pub fn fit(&self, request: &mut dyn Request) -> Fit {
         let mut open = None;
@@ -287,11 +287,11 @@ impl Match {
     }
 }
 
-/// Records whether a part fails or is undecided, and returns the part if it fails.
+/// Records whether a part fails or is undecided, and returns it if it fails.
 type Unless<'a> = &'a mut dyn FnMut(Truth, Part) -> Option<Part>;
 
 impl PathMatch {
-    /// Returns the name of the test in rule files, and the text of the test.
+    /// Returns the test's name in rule files, and its text.
     pub(super) fn parts(&self) -> (&'static str, &str) {
         match self {
             Self::Prefix(text) => ("prefix", text),
@@ -319,7 +319,7 @@ fn list(elements: Vec<Value>) -> Option<Value> {
     (!elements.is_empty()).then(|| Value::from(elements))
 }
 
-/// Returns true if `path` starts with the whole segments of `prefix`.
+/// Returns true if `prefix` matches whole leading segments of `path`.
 fn has_segments(path: &[u8], prefix: &[u8]) -> bool {
     path.strip_prefix(prefix)
         .is_some_and(|rest| rest.is_empty() || prefix.ends_with(b"/") || rest.starts_with(b"/"))
@@ -368,7 +368,7 @@ mod tests {
         ] {
             assert!(!fits(path, b"/users/{id}"), "{path:?}");
         }
-        // Braces in the path of a request have no special meaning.
+        // Braces in a request's path have no special meaning.
         assert!(!fits(b"/{id}/7", b"/users/{id}"));
     }
 }

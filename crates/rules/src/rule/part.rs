@@ -1,4 +1,4 @@
-//! Parts of a key, as they are written in rule files.
+//! Parts of a key, as written in rule files.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -15,33 +15,34 @@ pub enum KeyPart {
     Header(String),
     /// First non-empty value of this query parameter, decoded.
     Query(String),
-    /// First non-empty value of this cookie, without surrounding quotes.
+    /// First non-empty value of this cookie, without the surrounding quotes.
     Cookie(String),
     /// A fixed string.
     Literal(String),
-    /// A value in Envoy's dynamic metadata, given by the namespace and the keys below it.
+    /// A value in Envoy's dynamic metadata, specified by the namespace and the keys below it.
     Metadata(Vec<String>),
-    /// Network of the trusted client address, which Envoy determines, without the port.
+    /// Network of the trusted client address, as determined by Envoy, without the port.
     Source(SourcePrefix),
-    /// The path without its query.
+    /// The path, without its query.
     Path {
         /// Number of leading segments; `None` for all segments.
         segments: Option<u8>,
-        /// True if equivalent spellings of a path give the same key.
+        /// True if equivalent spellings of a path produce the same key.
         normalize: bool,
     },
-    /// Name of Envoy's route.
+    /// Name of the Envoy route.
     Route,
     /// The method.
     Method,
-    /// Host without its port, in lower case.
+    /// Host, without its port and in lower case.
     Host,
-    /// Identity in the client's certificate: its first URI or, if it has none, its first DNS name.
+    /// Identity from the client's certificate: its first URI or, if it has none, its first DNS
+    /// name.
     ClientCert,
 }
 
 impl KeyPart {
-    /// Parts that are written as a single word in rule files.
+    /// Parts that take the form of a single word in rule files.
     pub const WORDS: [(&str, Self); 6] = [
         ("source", Self::Source(SourcePrefix::DEFAULT)),
         (
@@ -57,14 +58,13 @@ impl KeyPart {
         ("client_cert", Self::ClientCert),
     ];
 
-    /// Returns the word that stands for the part in rule files; `None` for a part that is written
-    /// as an object.
+    /// Returns the word for the part in rule files; `None` for a part in object form.
     pub fn word(&self) -> Option<&'static str> {
         let mut words = Self::WORDS.into_iter();
         words.find_map(|(word, part)| (part == *self).then_some(word))
     }
 
-    /// Returns the part with this word.
+    /// Returns the part represented by this word.
     pub fn of_word(word: &str) -> Option<Self> {
         let mut words = Self::WORDS.into_iter();
         words.find_map(|(other, part)| (other == word).then_some(part))
@@ -93,7 +93,7 @@ impl Serialize for KeyPart {
             Self::Query(name) => ("query", name),
             Self::Cookie(name) => ("cookie", name),
             Self::Literal(text) => ("literal", text),
-            // These parts are words, which are serialised above.
+            // These parts are words, which have already been serialised above.
             Self::Route | Self::Method | Self::Host | Self::ClientCert => {
                 return serializer.serialize_unit();
             }

@@ -1,5 +1,5 @@
 //! Extracts values that are embedded in other values of a request: query parameters, cookies, and
-//! the host. Also finds key parts for which a request has several values.
+//! the host. Also finds key parts for which a request has more than one value.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -10,10 +10,10 @@ use super::{KeyPart, Rule};
 use crate::hex;
 use crate::request::{Request, first_filled, without_port, without_root};
 
-/// Callback that receives a value of a request.
+/// Callback that receives a request value.
 type See<'a> = &'a mut dyn FnMut(&[u8]);
 
-/// Tests a header. The test passes if any line of the header passes it, so that one line cannot
+/// Tests a header. The test passes if any of the header's lines passes it, so that one line cannot
 /// hide another.
 pub(super) fn header_holds(request: &mut dyn Request, header: &NamedTest) -> Truth {
     if let Test::Present(_) = header.test {
@@ -22,7 +22,7 @@ pub(super) fn header_holds(request: &mut dyn Request, header: &NamedTest) -> Tru
     one_holds(&header.test, |see| request.each_line(&header.name, see))
 }
 
-/// Tests a value in the metadata. For a list, the test passes if any element passes it.
+/// Tests a value in the metadata. For a list, the test passes if any element does.
 pub(super) fn metadata_holds(request: &mut dyn Request, metadata: &MetadataTest) -> Truth {
     if let Test::Present(_) = metadata.test {
         let value = request.metadata(&metadata.path);
@@ -32,9 +32,9 @@ pub(super) fn metadata_holds(request: &mut dyn Request, metadata: &MetadataTest)
     one_holds(&metadata.test, each)
 }
 
-/// Tests the values that `each` yields, at least one of which must pass. The total time that a
-/// regular expression takes for all values is bounded by its time for one value of the maximum
-/// size.
+/// Tests the values that `each` yields, of which at least one must pass. The total time that a
+/// regular expression takes for all values is bounded by the time that it takes for a single value
+/// of the maximum size.
 fn one_holds(test: &Test, each: impl FnOnce(See<'_>)) -> Truth {
     let most = test.pattern().map_or(usize::MAX, Pattern::longest);
     let mut left = most;
@@ -43,8 +43,8 @@ fn one_holds(test: &Test, each: impl FnOnce(See<'_>)) -> Truth {
         if holds == Truth::Yes {
             return;
         }
-        // The first value is tested whatever its length, because its beginning may already decide
-        // the test.
+        // The first value is tested regardless of its length, because its beginning may be enough
+        // to decide the test.
         let fits = left == most || value.len() < left;
         left = left.saturating_sub(value.len().saturating_add(1));
         let truth = if fits {
@@ -73,15 +73,15 @@ pub(super) fn all_values(each: impl FnOnce(See<'_>)) -> Option<Vec<u8>> {
 }
 
 /// Returns the decoded value of a query parameter. If the parameter is repeated, [`first_filled`]
-/// chooses the value. Unnecessary escapes do not change the decoded value, so a client cannot reach
-/// another bucket by adding escapes.
+/// chooses the value. Unnecessary escapes do not change the decoded value, so a client cannot get a
+/// different bucket by adding escapes.
 pub(super) fn query<'a>(request: &'a mut dyn Request, name: &str) -> Option<Cow<'a, [u8]>> {
     map(request.path()?, |path| {
         first_filled(query_values(path, name))
     })
 }
 
-/// Returns all values of a query parameter, in order and decoded.
+/// Returns all values of a query parameter, decoded and in order.
 pub(super) fn query_values<'a>(path: &'a [u8], name: &str) -> impl Iterator<Item = Cow<'a, [u8]>> {
     let whole = path.split(|b| *b == b'#').next().unwrap_or(path);
     let query = cut(whole, b'?').map(|(_, query)| query);
@@ -93,11 +93,11 @@ pub(super) fn query_values<'a>(path: &'a [u8], name: &str) -> impl Iterator<Item
     named.map(|(_, value)| decoded(value))
 }
 
-/// Returns the value of a cookie without surrounding quotes. If the cookie is repeated,
+/// Returns the value of a cookie, without the surrounding quotes. If the cookie is repeated,
 /// [`first_filled`] chooses the value.
 pub(super) fn cookie<'a>(request: &'a mut dyn Request, name: &str) -> Option<Cow<'a, [u8]>> {
     let own = |line: &[u8]| first_filled(cookie_values(line, name)).map(<[u8]>::to_vec);
-    // Later lines are read only when needed, because reading them costs a host call.
+    // Later lines are read only when needed, because reading them requires a host call.
     let mut found = own(&request.header("cookie")?);
     if found.as_ref().is_none_or(Vec::is_empty) {
         request.each_line("cookie", &mut |line| {
@@ -109,7 +109,7 @@ pub(super) fn cookie<'a>(request: &'a mut dyn Request, name: &str) -> Option<Cow
     found.map(Cow::Owned)
 }
 
-/// Returns all values of a cookie in a header line, in order and without surrounding quotes.
+/// Returns all values of a cookie in a header line, in order and without the surrounding quotes.
 pub(super) fn cookie_values<'a>(line: &'a [u8], name: &str) -> impl Iterator<Item = &'a [u8]> {
     let pairs = line.split(|b| *b == b';');
     let pairs = pairs.filter_map(|pair| cut(pair, b'='));
@@ -122,15 +122,15 @@ pub(super) fn cookie_values<'a>(line: &'a [u8], name: &str) -> impl Iterator<Ite
     })
 }
 
-/// Returns the requested host without the port and the trailing dot of the root domain, in lower
-/// case.
+/// Returns the requested host in lower case, without the port or the trailing dot of the root
+/// domain.
 pub(crate) fn host(request: &mut dyn Request) -> Option<Vec<u8>> {
     let authority = request.header(":authority")?;
     let host = without_root(without_port(&authority));
     Some(host.to_ascii_lowercase())
 }
 
-/// Extracts a part of a byte string. The part is borrowed if the byte string is borrowed.
+/// Extracts a part of a byte string. The part is borrowed if the byte string is.
 fn map<'a>(
     text: Cow<'a, [u8]>,
     part: impl for<'t> Fn(&'t [u8]) -> Option<Cow<'t, [u8]>>,
@@ -141,27 +141,27 @@ fn map<'a>(
     }
 }
 
-/// Splits a byte string at the first `mark`, and drops the mark.
+/// Splits a byte string at the first `mark`, dropping the mark.
 fn cut(text: &[u8], mark: u8) -> Option<(&[u8], &[u8])> {
     let at = text.iter().position(|b| *b == mark)?;
     let (before, after) = text.split_at_checked(at)?;
     Some((before, after.get(1..)?))
 }
 
-/// Decodes escapes such as `%41`, and decodes `+` as a space. All other bytes stay unchanged.
+/// Decodes escapes such as `%41`, and replaces `+` with a space. All other bytes are left
+/// unchanged.
 fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
     hex::unescaped(text, b"%", |b| if b == b'+' { b' ' } else { b })
 }
 
-// Key parts that a request may repeat: header lines, cookies, query parameters, and lists in the
-// metadata.
+// Key parts that a request may repeat: header lines, cookies, query parameters, and metadata lists.
 //
-// The first non-empty value is used for the key, but an upstream may use another value. A client
-// could therefore get any number of buckets by repeating the header, with a new first value in each
-// request. A rule with `on_ambiguous_key: refuse` refuses such requests.
+// The first non-empty value is used for the key, but an upstream may use a different one. A client
+// could therefore get any number of buckets by repeating the header and changing its first value
+// with each request. A rule with `on_ambiguous_key: refuse` refuses such requests.
 
 impl Rule {
-    /// Returns the index of the first key part with several values.
+    /// Returns the index of the first key part with more than one value.
     pub fn first_ambiguous(&self, request: &mut dyn Request) -> Option<usize> {
         let mut parts = self.key.iter();
         parts.position(|part| part.is_ambiguous(request))
@@ -169,10 +169,10 @@ impl Rule {
 }
 
 impl KeyPart {
-    /// Returns true if a request has several values for this part: more than one line of a header,
-    /// or different values of a cookie, of a query parameter or in a metadata list. Equal values
-    /// are not ambiguous, because every upstream finds the same value. Equal header lines are
-    /// ambiguous, because an upstream may join them.
+    /// Returns true if a request has more than one value for this part: several lines of a header,
+    /// or different values of a cookie, a query parameter or a metadata list. Equal values are not
+    /// ambiguous, because every upstream sees the same value. Equal header lines are ambiguous,
+    /// because an upstream may join them.
     fn is_ambiguous(&self, request: &mut dyn Request) -> bool {
         let is_header = matches!(self, Self::Header(_));
         let mut first: Option<Vec<u8>> = None;
@@ -184,7 +184,7 @@ impl KeyPart {
         is_ambiguous
     }
 
-    /// Calls `see` for each non-empty value of this part, if it is a part that requests may repeat.
+    /// Calls `see` for each non-empty value of this part, if it is one that requests may repeat.
     pub(super) fn each_value(&self, request: &mut dyn Request, see: &mut dyn FnMut(&[u8])) {
         let mut filled = |value: &[u8]| {
             if !value.is_empty() {

@@ -1,11 +1,11 @@
-//! Normalizes paths, so that different spellings that upstreams usually treat as the same path give
-//! the same key.
+//! Normalizes paths, so that spellings that upstreams usually treat as the same path produce the
+//! same key.
 //!
 //! Within each segment, escapes of letters, digits, `-`, `.`, `_` and `~` are decoded (RFC 3986,
-//! 6.2.2.2). Lower-case digits of other escapes are changed to upper case, and parameters after `;`
-//! are removed. Then empty segments and `.` are removed, which also removes repeated and trailing
-//! slashes. Each `..` is removed together with the segment before it. Everything else stays
-//! unchanged, including the case of letters.
+//! 6.2.2.2). Lower-case digits in other escapes are converted to upper case, and parameters after
+//! `;` are removed. Empty segments and `.` are then removed, which also eliminates repeated and
+//! trailing slashes. Each `..` is removed together with the segment before it. Everything else,
+//! including the case of letters, is left unchanged.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ use crate::hex;
 
 /// Returns the normal form of a path, which must not include the query. The normal form is never
 /// longer than the path. A string that does not start with `/`, such as the `*` of `OPTIONS *`, is
-/// not a path and stays unchanged.
+/// not a path and is returned unchanged.
 pub fn normal(path: &[u8]) -> Cow<'_, [u8]> {
     let Some(inner) = path.strip_prefix(b"/") else {
         return Cow::Borrowed(path);
@@ -48,7 +48,7 @@ fn segments(inner: &[u8]) -> impl Iterator<Item = &[u8]> {
     inner.split(|b| *b == b'/')
 }
 
-/// Returns true if a segment is known to be in its normal form.
+/// Returns true if a segment is known to be in normal form.
 fn is_normal(segment: &[u8]) -> bool {
     if matches!(segment, b"" | b"." | b"..") {
         return false;
@@ -69,8 +69,8 @@ fn is_normal(segment: &[u8]) -> bool {
 
 /// Appends a segment with normalized escapes.
 fn push_decoded(segment: &[u8], out: &mut Vec<u8>) {
-    // Number of digits that would turn the last `%`, which is not an escape, into an escape. A
-    // decoded digit at this place would create an escape, which a second normalization would
+    // Number of further digits that would turn the last `%`, which is not part of an escape, into
+    // one. A digit decoded at this point would create an escape, which a second normalization would
     // decode.
     let mut open: u8 = 0;
     let mut rest = segment;

@@ -1,13 +1,14 @@
 //! Regular expressions with bounded time and memory.
 //!
 //! A pattern must match the whole value, as with Envoy's `safe_regex`. Values are decoded as UTF-8.
-//! Invalid bytes count as the replacement character, so that a client cannot bypass a rule by
+//! Invalid bytes are treated as the replacement character, so that a client cannot bypass a rule by
 //! adding an invalid byte.
 //!
-//! Clients choose the values, so no value may take more time than [`BUDGET`]. The maximum time per
-//! character is the time of the pattern's costliest character, which is known when the pattern is
-//! parsed. This time determines the maximum size of the values that a pattern can test. The result
-//! for a longer value is undecided, unless the beginning of the value already rules out a match.
+//! Values are controlled by clients, so no value may take longer than [`BUDGET`]. The maximum time
+//! per character is the time needed for the pattern's most expensive character, which is known once
+//! the pattern has been parsed. This time determines the maximum size of the values that a pattern
+//! can test. The result for a longer value is undecided, unless its beginning already rules out a
+//! match.
 
 use alloc::format;
 use alloc::string::String;
@@ -31,12 +32,12 @@ mod tree;
 pub const MAX_PATTERN: usize = 256;
 /// Maximum time for testing a value, in nanoseconds on a typical processor.
 pub const BUDGET: usize = 100_000;
-/// Maximum size of the values that any pattern can test, in bytes.
+/// Maximum size, in bytes, of the values that any pattern can test.
 pub const MAX_VALUE: usize = 8192;
-/// Size, in bytes, of the values that a pattern must at least be able to test. Patterns that cannot
-/// test such values are rejected.
+/// Size, in bytes, up to which every pattern must be able to test values. Patterns that cannot do
+/// so are rejected.
 pub const MIN_VALUE: usize = 128;
-/// Maximum memory of a pattern, in bytes.
+/// Maximum memory used by a pattern, in bytes.
 const MAX_BYTES: usize = 24 * 1024;
 
 /// A regular expression.
@@ -48,7 +49,7 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Parses a pattern. `Err` describes the problem.
+    /// Parses a pattern. An `Err` describes the problem.
     pub fn new(text: &str) -> Result<Self, String> {
         if text.len() > MAX_PATTERN {
             return Err(format!("longer than {MAX_PATTERN} bytes"));
@@ -80,7 +81,7 @@ impl Pattern {
         &self.text
     }
 
-    /// Returns the maximum size of the values that the pattern can test, in bytes.
+    /// Returns the maximum size, in bytes, of the values that the pattern can test.
     pub const fn longest(&self) -> usize {
         self.longest
     }
@@ -90,12 +91,12 @@ impl Pattern {
         self.whole.cost_per_byte().saturating_mul(self.longest)
     }
 
-    /// Returns the memory that the pattern takes, in bytes.
+    /// Returns the memory used by the pattern, in bytes.
     pub fn bytes(&self) -> usize {
         self.whole.bytes().saturating_add(self.text.len())
     }
 
-    /// Tests whether the whole value matches.
+    /// Checks whether the whole value matches.
     pub fn holds(&self, value: &[u8]) -> Truth {
         match value.get(..self.longest) {
             Some(beginning) if beginning.len() < value.len() => {
@@ -120,12 +121,12 @@ impl Eq for Pattern {}
 
 // The regular expressions of a match.
 
-/// The path of parts to a regular expression in a match, and the expression. Within `not`, the path
-/// starts with [`Part::Not`].
+/// The path of parts that leads to a regular expression in a match, and the expression itself.
+/// Within `not`, the path starts with [`Part::Not`].
 pub type PatternAt<'a> = (Vec<Part>, &'a Pattern);
 
 impl Match {
-    /// Returns all regular expressions, including the expressions within `not`.
+    /// Returns all regular expressions, including any within `not`.
     pub fn patterns(&self) -> Vec<PatternAt<'_>> {
         let parts = [Part::Path].into_iter();
         let parts = parts

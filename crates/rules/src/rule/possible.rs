@@ -1,4 +1,4 @@
-//! Checks whether a request may have the key of an override or a ban.
+//! Checks whether any request can have the key of an override or a ban.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -21,7 +21,7 @@ pub struct Impossible {
 }
 
 impl Rule {
-    /// Returns an error if no request can have the key, or a key with this prefix.
+    /// Returns an error if no request can have this key, or a key with this prefix.
     pub fn may_have(&self, key: &str, is_beginning: bool) -> Result<(), Impossible> {
         let no = |why: String, meant: Option<String>| Err(Impossible { why, meant });
         let parts = self.key.len();
@@ -67,8 +67,8 @@ impl Rule {
 }
 
 impl Rule {
-    /// Checks that each path in the key is in its normal form. The end of a prefix may be an
-    /// incomplete path.
+    /// Checks that each path in the key is in normal form. A prefix may end with an incomplete
+    /// path.
     fn paths_are_normal(&self, key: &str, is_beginning: bool) -> Result<(), Impossible> {
         let written = key.split(':').count();
         let whole = written.saturating_sub(usize::from(is_beginning));
@@ -96,7 +96,7 @@ impl Rule {
         Ok(())
     }
 
-    /// Checks that the client addresses in `key` are written as the rule formats them.
+    /// Checks that the client addresses in `key` are written in the rule's format.
     fn sources_fit(&self, key: &str) -> Result<(), Impossible> {
         for (index, (part, text)) in self.key.iter().zip(key.split(':')).enumerate() {
             let KeyPart::Source(prefix) = part else {
@@ -138,8 +138,8 @@ fn escaped_at(key: &str, at: usize, what: char) -> String {
     format!("{before}%{:02X}{rest}", u32::from(what))
 }
 
-/// Returns true if each `%` is followed by the digits of a byte that keys escape. At the end of a
-/// prefix, digits may be missing.
+/// Returns true if each `%` is followed by the digits of a byte that is escaped in keys. Digits may
+/// be missing at the end of a prefix.
 fn escapes_are_needed(key: &str, is_beginning: bool) -> bool {
     let mut rest = key;
     while let Some((_, after)) = rest.split_once('%') {

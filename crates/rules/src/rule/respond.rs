@@ -1,4 +1,4 @@
-//! Settings for responses: the headers that a rule adds, and the response to refused requests.
+//! Response settings: the headers that a rule adds, and the response to refused requests.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,12 +14,12 @@ use super::is_false;
 pub struct Respond {
     /// Kind of rate-limit headers.
     pub ratelimit_headers: RateLimitHeaders,
-    /// Maximum random increase of `Retry-After`, as a fraction of the wait. With a jitter, clients
-    /// that were refused together retry at different times.
+    /// Maximum random increase of `Retry-After`, as a fraction of the wait. With jitter, clients
+    /// that were refused at the same time retry at different times.
     #[serde(skip_serializing_if = "Decimal::is_zero")]
     pub retry_after_jitter: Decimal,
-    /// True if Loudou passes the rule's decision to upstreams and access logs, and the time for
-    /// which a request was held to clients, for debugging.
+    /// True if, for debugging, Loudou passes the rule's decision to upstreams and access logs, and
+    /// tells clients how long a request was held.
     #[serde(skip_serializing_if = "is_false")]
     pub explain_header: bool,
 }
@@ -28,14 +28,14 @@ pub struct Respond {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RateLimitHeaders {
-    /// `RateLimit` and `RateLimit-Policy` of the IETF draft 11, only in refusals.
+    /// `RateLimit` and `RateLimit-Policy` as in IETF draft 11, only in refusals.
     #[default]
     Refused,
-    /// `RateLimit` and `RateLimit-Policy` of the IETF draft 11, in all responses.
+    /// `RateLimit` and `RateLimit-Policy` as in IETF draft 11, in all responses.
     Draft11,
     /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`, in all responses.
     Legacy,
-    /// The headers of the draft and the legacy headers, in all responses.
+    /// Both the draft headers and the legacy headers, in all responses.
     Both,
     /// `X-RateLimit-Limit-Tokens`, `X-RateLimit-Remaining-Tokens` and `X-RateLimit-Reset-Tokens`, in all responses.
     /// `OpenAI` clients read these headers.
@@ -57,7 +57,7 @@ impl RateLimitHeaders {
         }
     }
 
-    /// Returns true if a response gets the headers of the draft.
+    /// Returns true if responses include the draft headers.
     pub const fn draft11(self, refused: bool) -> bool {
         match self {
             Self::Refused => refused,
@@ -66,7 +66,8 @@ impl RateLimitHeaders {
         }
     }
 
-    /// Returns for which decisions responses need the time until more capacity is available.
+    /// Returns the decisions for which the response needs the time until more capacity is
+    /// available.
     pub const fn needs_more_after(self) -> NeedsMoreAfter {
         match self {
             Self::Refused => NeedsMoreAfter::IfRefused,
@@ -75,8 +76,8 @@ impl RateLimitHeaders {
         }
     }
 
-    /// Returns true if responses get headers for the tightest limit only: the legacy headers, or the
-    /// headers of `OpenAI`.
+    /// Returns true if responses include headers for the tightest limit only: the legacy or the
+    /// `OpenAI` headers.
     pub const fn legacy(self) -> bool {
         matches!(self, Self::Legacy | Self::Both | Self::Openai)
     }
@@ -87,15 +88,15 @@ impl RateLimitHeaders {
 pub struct Refuse {
     /// HTTP status.
     pub status: u16,
-    /// HTTP status of the response to a request without a key, if it differs from `status`.
+    /// HTTP status for requests without a key, if it differs from `status`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status_without_key: Option<u16>,
     /// Body of the response.
     pub body: RefuseBody,
-    /// Additional headers, with names in lower case.
+    /// Additional headers, with lower-case names.
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "by_name")]
     pub headers: Vec<(String, String)>,
-    /// Status of gRPC calls.
+    /// Status for gRPC calls.
     pub grpc: GrpcStatus,
 }
 
@@ -112,7 +113,7 @@ impl Default for Refuse {
 }
 
 impl Refuse {
-    /// Returns true if all fields have their defaults.
+    /// Returns true if all fields have their default values.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
@@ -121,7 +122,7 @@ impl Refuse {
 /// Body of the response to a refused request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RefuseBody {
-    /// A problem document (RFC 9457) with the limits and the time to wait.
+    /// A problem document (RFC 9457) containing the limits and the time to wait.
     #[default]
     Problem,
     /// No body.
@@ -164,10 +165,10 @@ impl Serialize for RefuseBody {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GrpcStatus {
-    /// Status 8, which is gRPC's code for an exhausted quota.
+    /// Status 8, the gRPC code for an exhausted quota.
     #[default]
     ResourceExhausted,
-    /// Status 14, after which many clients retry automatically.
+    /// Status 14, on which many clients retry automatically.
     Unavailable,
 }
 
@@ -180,7 +181,7 @@ impl GrpcStatus {
         }
     }
 
-    /// Returns the number of the status.
+    /// Returns the status number.
     pub const fn code(self) -> u8 {
         match self {
             Self::ResourceExhausted => 8,

@@ -1,11 +1,11 @@
-//! Computes costs that are known only when a request has ended. A request reserves a cost when it arrives. When the
+//! Computes costs that are known only once a request has ended. A request reserves a cost when it arrives. When the
 //! request ends, its actual cost replaces the reservation.
 //!
-//! The actual cost comes from the first source in a list that has a valid number. A number that the upstream reports is
-//! final only if the response is complete, because the report of an incomplete response may be incomplete, too. A
-//! number that Envoy itself measures is valid for every response. If no source has a number, the request costs its
-//! whole reservation. A request costs nothing if no upstream received it, or if no source has a number and the upstream
-//! answered with an error.
+//! The actual cost comes from the first source in a list that provides a valid number. A number reported by the
+//! upstream is final only if the response is complete, because the report in an incomplete response may itself be
+//! incomplete. A number measured by Envoy itself is valid for any response. If no source provides a number, the request
+//! costs its entire reservation. A request costs nothing if no upstream received it, or if no source provides a number
+//! and the upstream responded with an error.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -32,7 +32,7 @@ pub struct Settlement {
     /// Cost of a token of each kind.
     #[serde(skip_serializing_if = "Weights::is_default")]
     pub weights: Weights,
-    /// Maximum reservation. A request for which no source has a number reserves the maximum.
+    /// Maximum reservation. A request for which no source provides a number reserves the maximum.
     pub max: u32,
     /// True if a request with an incomplete response may cost more than it reserved.
     #[serde(skip_serializing_if = "core::ops::Not::not")]
@@ -43,13 +43,13 @@ pub struct Settlement {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reserve {
-    /// The value of the request header with this name, which is in lower case.
+    /// The value of the request header with this lower-case name.
     Header(String),
     /// The value at a path in the dynamic metadata.
     Metadata(Vec<String>),
-    /// One unit per this many bytes of the content length, rounded up.
+    /// One unit per this many bytes of content length, rounded up.
     RequestBytes(u32),
-    /// A fixed cost. With 0, a request takes nothing until it ends, but is admitted only if a unit is available.
+    /// A fixed cost. If it is 0, a request takes nothing until it ends, but is admitted only if a unit is available.
     #[serde(untagged)]
     Fixed(u32),
 }
@@ -58,15 +58,15 @@ pub enum Reserve {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Usage {
-    /// The record in which Envoy's filter `ai_protocol_manager` counts the tokens of a response.
+    /// The record in which Envoy's `ai_protocol_manager` filter counts the tokens of a response.
     TokenUsage,
     /// The value at a path in the dynamic metadata.
     Metadata(Vec<String>),
-    /// The value of the response header with this name, which is in lower case.
+    /// The value of the response header with this lower-case name.
     ResponseHeader(String),
     /// One unit per this many bytes of the response body, rounded up.
     ResponseBytes(u32),
-    /// One unit per this much of the request's duration, rounded up.
+    /// One unit per this much time that the request takes, rounded up.
     Duration(Nanos),
     /// A cost for each response status.
     Status(StatusCosts),
@@ -75,13 +75,13 @@ pub enum Usage {
 /// Cost of a token of each kind, in cost units.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Weights {
-    /// Cost of a token of the request.
+    /// Cost of a request token.
     pub input: Decimal,
-    /// Cost of a token of the response.
+    /// Cost of a response token.
     pub output: Decimal,
-    /// Cost of a token of the request that the upstream read from its cache.
+    /// Cost of a request token that the upstream read from its cache.
     pub cached: Decimal,
-    /// Weights of individual models, by model name or by a prefix followed by `*`. The field `models` of these weights
+    /// Weights of individual models, by model name or by a prefix followed by `*`. The `models` field of these weights
     /// is empty.
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "as_map")]
     pub models: Vec<(String, Self)>,
@@ -109,7 +109,7 @@ impl Weights {
     }
 
     /// Returns the weights of a model. An exact name takes precedence over prefixes, and a longer prefix over a shorter
-    /// one. `None` if the model has no separate weights.
+    /// one. Returns `None` if the model has no weights of its own.
     fn of(&self, model: &[u8]) -> Option<&Self> {
         let mut found: Option<(&str, &Self)> = None;
         for (name, weights) in &self.models {
@@ -145,7 +145,7 @@ impl Weights {
 pub struct StatusCosts {
     /// Costs of individual status codes, which take precedence over the costs of their classes.
     pub codes: Vec<(u16, u32)>,
-    /// Costs of status classes, by their first digit: 2 for `2xx`.
+    /// Costs of status classes, by first digit: 2 for `2xx`.
     pub classes: Vec<(u16, u32)>,
 }
 
@@ -184,15 +184,15 @@ pub trait Ended {
     fn end(&mut self) -> End;
     /// Returns the status of the upstream's response, if there was one.
     fn status(&mut self) -> Option<u16>;
-    /// Returns the serialised message `envoy.ai.token_usage`.
+    /// Returns the serialised `envoy.ai.token_usage` message.
     fn token_usage(&mut self) -> Option<Cow<'_, [u8]>>;
-    /// Returns the value at a path of the dynamic metadata.
+    /// Returns the value at a path in the dynamic metadata.
     fn metadata(&mut self, path: &[String]) -> Option<Cow<'_, [u8]>>;
-    /// Returns the value of a header of the upstream's response.
+    /// Returns the value of a header in the upstream's response.
     fn response_header(&mut self, name: &str) -> Option<Cow<'_, [u8]>>;
-    /// Returns the number of bytes of the body that were sent to the client, if it is known.
+    /// Returns the number of body bytes sent to the client, if known.
     fn response_bytes(&mut self) -> Option<u64>;
-    /// Returns the time that the request took, if it is known.
+    /// Returns the time that the request took, if known.
     fn duration(&mut self) -> Option<Nanos>;
 }
 
@@ -214,23 +214,23 @@ pub struct Settled {
     pub actual: u64,
     /// Origin of this cost.
     pub by: SettledBy,
-    /// True if the rule has weights for individual models, but not for the model that processed the request.
+    /// True if the rule has weights for individual models, but none for the model that processed the request.
     pub is_other_model: bool,
 }
 
 /// Origin of a request's actual cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettledBy {
-    /// A source of the rule provided a number for a complete response.
+    /// One of the rule's sources provided a number for a complete response.
     Report,
     /// The cost is an estimate, because no source provided a final number.
     Estimate,
-    /// The request cost nothing, because no upstream received it, or because the upstream answered with an error.
+    /// The request cost nothing, because no upstream received it or because the upstream responded with an error.
     Nothing,
 }
 
 impl Settlement {
-    /// Returns the cost that a request reserves.
+    /// Returns the cost reserved for a request.
     pub(super) fn price(&self, request: &mut dyn Request) -> Price {
         let max = u64::from(self.max);
         let (mut is_invalid, mut reserved) = (false, None);
@@ -259,7 +259,7 @@ impl Settlement {
         Price { cost, is_invalid }
     }
 
-    /// Returns the smallest reservation. Only a fixed reservation may be 0.
+    /// Returns the smallest reservation. Only fixed reservations can be 0.
     pub fn least(&self) -> u32 {
         match self.reserve.as_slice() {
             [Reserve::Fixed(cost), ..] => (*cost).min(self.max),
@@ -267,7 +267,7 @@ impl Settlement {
         }
     }
 
-    /// Returns the reservation of a request for which no header, metadata value or content length provides a number.
+    /// Returns the reservation for a request whose headers, metadata and content length provide no number.
     pub(super) fn usual(&self) -> u32 {
         let fixed = self.reserve.iter().find_map(|source| match source {
             Reserve::Fixed(cost) => Some(*cost),
@@ -284,7 +284,7 @@ impl Settlement {
         })
     }
 
-    /// Returns the names of the response headers that the cost may depend on.
+    /// Returns the names of the response headers on which the cost may depend.
     pub fn response_headers(&self) -> impl Iterator<Item = &str> {
         self.settle.iter().filter_map(|source| match source {
             Usage::ResponseHeader(name) => Some(&**name),
@@ -292,7 +292,7 @@ impl Settlement {
         })
     }
 
-    /// Returns the actual cost of a request that reserved `reserved` units.
+    /// Returns the actual cost of a request that has reserved `reserved` units.
     pub fn settle(&self, reserved: u64, ended: &mut dyn Ended) -> Settled {
         let mut is_other_model = false;
         let (actual, by) = self.cost(reserved, ended, &mut is_other_model);
@@ -348,7 +348,7 @@ impl Settlement {
         (actual, SettledBy::Estimate)
     }
 
-    /// Reads a source. Returns `None` if the source has no valid number for this request.
+    /// Reads a source. Returns `None` if the source provides no valid number for this request.
     fn read(
         &self,
         source: &Usage,
@@ -382,20 +382,20 @@ impl Settlement {
 
 /// Cost according to a source.
 enum Reading {
-    /// Cost that is final if the response is complete.
+    /// A cost that is final if the response is complete.
     Exact(u64),
-    /// Cost of the part of a response that was counted. The total cost may be higher.
+    /// The cost of the part of a response that was counted. The total cost may be higher.
     AtLeast(u64),
-    /// Cost that Envoy itself has measured. Such a cost is also valid for an incomplete response.
+    /// A cost measured by Envoy itself. It is valid even if the response is incomplete.
     Measured(u64),
 }
 
-/// Returns the number of parts of `size` in `of`, rounded up, and at most [`MAX_AMOUNT`].
+/// Returns the number of chunks of `size` in `of`, rounded up, but at most [`MAX_AMOUNT`].
 fn parts(of: u64, size: u64) -> u64 {
     of.div_ceil(size.max(1)).min(MAX_AMOUNT.into())
 }
 
-/// Parses an unsigned number, and rounds it up to a whole number. Reduces larger numbers to [`MAX_AMOUNT`].
+/// Parses an unsigned number and rounds it up to a whole number. Caps larger numbers at [`MAX_AMOUNT`].
 fn amount(value: &[u8]) -> Option<u64> {
     let value = value.trim_ascii();
     let most = u64::from(MAX_AMOUNT);

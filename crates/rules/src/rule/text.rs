@@ -1,4 +1,4 @@
-//! Tests of a request's individual values, and the results of these tests.
+//! Tests of individual request values, and the results of these tests.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::pattern::Pattern;
 
-/// A test of a value, which is compared byte by byte.
+/// A test of a value, compared byte by byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Test {
     /// The value is present (`true`) or absent (`false`).
@@ -23,7 +23,7 @@ pub enum Test {
 }
 
 impl Test {
-    /// Tests a value. For an absent value, only the test for absence passes.
+    /// Tests a value. If the value is absent, only the test for absence passes.
     pub fn holds(&self, value: Option<&[u8]>) -> Truth {
         if let Self::Present(present) = self {
             return Truth::from(value.is_some() == *present);
@@ -57,7 +57,7 @@ impl Test {
         }
     }
 
-    /// Returns the requirement as it is written in rule files.
+    /// Returns the requirement as written in rule files.
     pub fn asked(&self) -> Value {
         match self {
             Self::Present(present) => Value::from(*present),
@@ -68,14 +68,14 @@ impl Test {
         }
     }
 
-    /// Returns the test as it is written in a rule file, preceded by the field `first`.
+    /// Returns the test as written in a rule file, preceded by the field `first`.
     pub(super) fn value(&self, first: Option<(&str, Value)>) -> Value {
         object(first, (self.kind(), self.asked()))
     }
 }
 
 /// Creates a JSON object with one or two fields. Inserts the fields one by one, because `collect`
-/// would sort them, which would add several KiB to the filter.
+/// would sort them, and the sorting code would add several KiB to the filter.
 pub(super) fn object(first: Option<(&str, Value)>, last: (&str, Value)) -> Value {
     let mut fields = Map::new();
     for (name, value) in first.into_iter().chain([last]) {
@@ -84,17 +84,18 @@ pub(super) fn object(first: Option<(&str, Value)>, last: (&str, Value)) -> Value
     Value::Object(fields)
 }
 
-/// A test of each line of a header, or of the first non-empty value of a query parameter or cookie.
+/// A test of each line of a header, or of the first non-empty value of a query parameter or a
+/// cookie.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedTest {
-    /// Name of the value. Header names are in lower case.
+    /// Name of the value. A header name is in lower case.
     pub name: String,
     /// The test.
     pub test: Test,
 }
 
 impl NamedTest {
-    /// Returns the test as it is written in a rule file.
+    /// Returns the test as written in a rule file.
     pub(super) fn value(&self) -> Value {
         let name = Value::from(self.name.as_str());
         self.test.value(Some(("name", name)))
@@ -111,14 +112,14 @@ pub struct MetadataTest {
 }
 
 impl MetadataTest {
-    /// Returns the test as it is written in a rule file.
+    /// Returns the test as written in a rule file.
     pub(super) fn value(&self) -> Value {
         let path = self.path.iter().map(String::as_str).collect();
         self.test.value(Some(("path", path)))
     }
 }
 
-// A test may be undecided, because the value may be longer than the test can read.
+// A test may be undecided, because the value may be too long for the test to read.
 
 /// Result of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +128,7 @@ pub enum Truth {
     Yes,
     /// The test fails.
     No,
-    /// The value is longer than a regular expression can test, and its beginning does not decide
+    /// The value is too long for a regular expression to test, and its beginning does not decide
     /// the test.
     TooLong,
 }

@@ -1,4 +1,4 @@
-//! Encoded form of a slot. This file defines the offsets of the numbers in the head, and the sizes
+//! Encoded form of a slot. This file defines the offsets of the numbers in the head and the sizes
 //! of the optional parts. All code that reads or writes parts of a slot uses these definitions.
 
 #![expect(
@@ -28,37 +28,36 @@ pub(super) const FLAGS_AT: usize = 42;
 const ORIGIN_AT: usize = 43;
 pub(super) const WORDS_AT: usize = 47;
 
-/// Flag that exists only in the encoded form. Set if the slot contains units given back to the
+/// Flag used only in the encoded form. Set if the slot records units that were given back to the
 /// bucket.
 pub(super) const FLAG_GIVEN: u8 = 1;
-/// Encoded size of the units given back, in bytes.
+/// Encoded size of the record of units given back, in bytes.
 pub(super) const GIVEN_BYTES: usize = 5;
-/// Flag that exists only in the encoded form. Set if the slot contains a ban history: strikes or
-/// bans.
+/// Flag used only in the encoded form. Set if the slot contains a ban history: strikes or bans.
 pub(super) const FLAG_BAN_HISTORY: u8 = 8;
 /// Encoded size of a ban history, in bytes.
 const BAN_HISTORY: usize = 18;
-/// Flag that exists only in the encoded form. Set if the slot contains an [`Instant`].
+/// Flag used only in the encoded form. Set if the slot contains an [`Instant`].
 pub(super) const FLAG_HELD: u8 = 16;
 /// Encoded size of an [`Instant`], in bytes.
 pub(super) const HELD: usize = 5;
-/// Flag that exists only in the encoded form. Set if the slot contains the end time of its queue.
+/// Flag used only in the encoded form. Set if the slot contains the end time of its queue.
 const FLAG_QUEUE_END: u8 = 32;
 /// Encoded size of a queue's end time, in bytes.
 const QUEUE_END: usize = 8;
-/// Flag that exists only in the encoded form. Set if the slot contains a lease.
+/// Flag used only in the encoded form. Set if the slot contains a lease.
 pub(super) const FLAG_LEASE: u8 = 64;
-/// Encoded size of a lease, in bytes, without the list of remaining units for the limits after the
-/// first.
+/// Encoded size of a lease, in bytes, excluding the list of remaining units for the limits after
+/// the first.
 const LEASE: usize = LEASE_WORDS * size_of::<u64>();
-/// Flag that exists only in the encoded form. Set if the lease is followed by a list of remaining
-/// units for the limits after the first. This flag is set only together with [`FLAG_LEASE`].
+/// Flag used only in the encoded form. Set if the lease is followed by a list of remaining units
+/// for the limits after the first. This flag is set only together with [`FLAG_LEASE`].
 pub(super) const FLAG_LATER: u8 = 128;
-/// All flags that exist only in the encoded form.
+/// All flags used only in the encoded form.
 pub(super) const FLAGS_IN_BYTES: u8 =
     FLAG_GIVEN | FLAG_BAN_HISTORY | FLAG_HELD | FLAG_QUEUE_END | FLAG_LEASE | FLAG_LATER;
 
-/// Maximum encoded size of the lease of a bucket with this many limits, in bytes.
+/// Maximum encoded size of a lease for a bucket with this many limits, in bytes.
 pub const fn lease_bytes(limits: usize) -> usize {
     match limits {
         0 | 1 => LEASE,
@@ -79,7 +78,7 @@ impl Slot {
         let ban_history_flag = if has_ban_history { FLAG_BAN_HISTORY } else { 0 };
         let instant_ms = self.instant_ms();
         let held_flag = if instant_ms > 0 { FLAG_HELD } else { 0 };
-        // The end time of a queue is stored only while requests wait in the queue.
+        // A queue's end time is stored only while requests are waiting in the queue.
         let has_queue_end = self.bucket.queue_end > self.bucket.last;
         let queue_end_flag = if has_queue_end { FLAG_QUEUE_END } else { 0 };
         let lease = self.lease.as_deref().filter(|lease| !lease.is_fresh());
@@ -122,13 +121,14 @@ impl Slot {
         let last = self.bucket.last;
         match Instant::of(self.held_until_ms.min(MAX_U40), last) {
             Instant::HeldUntil(ms) => ms,
-            // Permits that have expired are not stored.
+            // Expired permits are not stored.
             Instant::RefusedSince(_) => self.refused_since_ms.min(last.as_millis()).min(MAX_U40),
         }
     }
 
     fn encode_head(&self, in_bytes: u8, count: u16) -> [u8; SLOT_HEAD] {
-        // Builds the head as one array, because appending ten values to a vector would be slower.
+        // Builds the head as a single array, because appending ten values to a vector would be
+        // slower.
         let mut head = [0; SLOT_HEAD];
         put(&mut head, FINGERPRINT_AT, self.fingerprint.to_le_bytes());
         put(&mut head, RULE_TAG_AT, self.rule_tag.to_le_bytes());
@@ -149,13 +149,13 @@ impl Slot {
     }
 }
 
-/// Value of a field that stores either of two times, in milliseconds. Older builds know only the
-/// first of the two, [`Slot::held_until_ms`]. They read the start of a run of refusals as permits
-/// that have already expired, and drop it when they change the slot.
+/// Value of a field that stores one of two times, in milliseconds. Older builds know only the first
+/// of the two, [`Slot::held_until_ms`]. They interpret the start of a run of refusals as permits
+/// that have already expired, and discard it when they change the slot.
 pub(super) enum Instant {
-    /// [`Slot::held_until_ms`], which is after the last touch of the bucket.
+    /// [`Slot::held_until_ms`], which is after the bucket's last touch.
     HeldUntil(u64),
-    /// [`Slot::refused_since_ms`], which is at or before the last touch of the bucket.
+    /// [`Slot::refused_since_ms`], which is at or before the bucket's last touch.
     RefusedSince(u64),
 }
 
@@ -187,7 +187,7 @@ impl Instant {
     }
 }
 
-/// Writes a number into the head at the offset `at`. The offsets are constants, so the compiler can
+/// Writes a number into the head at offset `at`. The offsets are constants, so the compiler can
 /// check the bounds.
 #[inline(always)]
 pub(super) fn put<const N: usize>(head: &mut [u8; SLOT_HEAD], at: usize, bytes: [u8; N]) {
@@ -304,7 +304,7 @@ fn encode_ban_history(ban_history: &BanHistory, out: &mut Vec<u8>) {
 }
 
 /// Returns the sizes of the optional parts that follow a slot's head with these flags: units given
-/// back, ban history, [`Instant`], end time of the queue, and words of the lease.
+/// back, ban history, [`Instant`], end time of the queue, and lease words.
 pub(super) const fn optional_bytes(flags: u8) -> [usize; 5] {
     const fn size(flags: u8, flag: u8, size: usize) -> usize {
         if flags & flag == 0 { 0 } else { size }
@@ -351,7 +351,7 @@ impl Bytes<'_> {
         self.take().map(u64::from_le_bytes)
     }
 
-    /// Reads a slot except its words. Returns the slot and the number of its words.
+    /// Reads a slot, except for its words. Returns the slot and its number of words.
     pub(super) fn head(&mut self) -> Result<(Slot, usize), UnknownPage> {
         let head: [u8; SLOT_HEAD] = self.take()?;
         let head = Head(&head);
@@ -427,7 +427,7 @@ impl Bytes<'_> {
         Ok(ban_history)
     }
 
-    /// Reads a number that must not be 0, because the encoder omits a 0.
+    /// Reads a number that must not be 0, because the encoder omits zeros.
     fn present(&mut self) -> Result<u64, UnknownPage> {
         self.u40().and_then(|number| match number {
             0 => Err(UnknownPage),

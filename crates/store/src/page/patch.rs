@@ -1,5 +1,5 @@
-//! A page in its encoded form. A change reads and writes one slot in place and skips the other
-//! slots, which is several times as fast as decoding and encoding the whole page.
+//! A page in its encoded form. A change reads and writes one slot in place and skips the others,
+//! which is several times as fast as decoding and encoding the entire page.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -35,7 +35,7 @@ pub(crate) struct PageBytes {
 }
 
 impl PageBytes {
-    /// Reads the page at `key`, and returns its version. A missing page has no slots.
+    /// Reads the page at `key` and returns its version. A missing page has no slots.
     pub(crate) fn read(&mut self, store: &mut dyn SharedData, key: &[u8]) -> Result<Cas, GaveUp> {
         if let Some(cas) = store.get(key, &mut self.bytes)? {
             self.check().map_err(|_unknown| GaveUp::UnknownPage)?;
@@ -50,13 +50,13 @@ impl PageBytes {
         &self.bytes
     }
 
-    /// Replaces the contents with a page without slots.
+    /// Replaces the contents with an empty page, which has no slots.
     fn clear(&mut self) {
         Page::default().encode(&mut self.bytes);
         self.count = 0;
     }
 
-    /// Finds the slots, and checks them as strictly as [`Page::decode`] does.
+    /// Locates the slots and checks them as strictly as [`Page::decode`] does.
     fn check(&mut self) -> Result<(), UnknownPage> {
         let mut reader = Bytes(&self.bytes);
         let (count, _origins) = reader.page_head()?;
@@ -80,7 +80,7 @@ impl PageBytes {
         origins.map_or(0, |origins| u32::from_le_bytes(*origins))
     }
 
-    /// Assigns the next origin of this page, and returns it.
+    /// Assigns the next origin in this page and returns it.
     pub(crate) fn new_origin(&mut self) -> u32 {
         let origin = self.origins().wrapping_add(1);
         self.set_origins(origin);
@@ -130,7 +130,7 @@ impl PageBytes {
         })
     }
 
-    /// Like [`Page::make_room`], but on the encoded page.
+    /// Like [`Page::make_room`], but for an encoded page.
     pub(crate) fn make_room(&mut self, rule_tag: u32, now: Nanos) -> Result<Evicted, PageFull> {
         if self.count < SLOTS {
             return Ok(Evicted::Nothing);
@@ -144,7 +144,7 @@ impl PageBytes {
         Ok(evicted)
     }
 
-    /// Removes a slot, and moves the last slot into its position.
+    /// Removes a slot and moves the last slot into its place.
     pub(crate) fn remove(&mut self, index: usize) {
         let last = self.range(self.count.saturating_sub(1));
         let moved = self.bytes.split_off(last.start.min(self.bytes.len()));
@@ -178,7 +178,7 @@ impl PageBytes {
         }
     }
 
-    /// Replaces the slot at `range` with `slot`, and moves the later slots.
+    /// Replaces the slot at `range` with `slot`, and moves the slots after it.
     fn splice(&mut self, range: Range<usize>, slot: &[u8]) {
         let (start, old) = (range.start, range.len());
         let behind = self.bytes.split_off(range.end.min(self.bytes.len()));
@@ -209,8 +209,8 @@ impl PageBytes {
     }
 }
 
-/// Copies a bucket's slot from a page into a [`Patch`], for an in-place change. Checks only the slots up to the
-/// bucket's slot.
+/// Copies a bucket's slot from a page into a [`Patch`], for an in-place change. Checks the slots only up to and
+/// including the bucket's slot.
 pub(crate) fn patch_of(page: &[u8], fingerprint: u64) -> Option<Patch> {
     let own = fingerprint.to_le_bytes();
     let (count, _origins) = Bytes(page).page_head().ok()?;
@@ -231,8 +231,7 @@ fn end_of_slot(bytes: &[u8], start: usize) -> Option<usize> {
     let fixed = Head::of(slot).ok()?;
     let (words, flags) = (fixed.words(), fixed.flags());
     let parts = flags & FLAGS_IN_BYTES;
-    // In most slots, the words follow directly after the head, or after the start of a run of
-    // refusals.
+    // In most slots, the words directly follow the head or the start of a run of refusals.
     let words_at = if parts == 0 {
         SLOT_HEAD
     } else if parts == FLAG_HELD {
@@ -290,9 +289,9 @@ fn end_of_later(slot: &[u8], start: usize) -> Option<usize> {
     (fits && *last != [0; 4]).then_some(end)
 }
 
-// A plain slot consists of a head, optionally the start of a run of refusals, and words. Most
-// decisions use plain slots, which are read and written in place at fixed offsets. Decoding and
-// encoding the whole slot would be several times as expensive for each request.
+// A plain slot consists of a head, an optional start of a run of refusals, and words. Most
+// decisions involve plain slots, which are read and written in place at fixed offsets. Decoding and
+// encoding the entire slot would be several times as expensive for each request.
 
 /// A slot whose only optional part, if any, is the start of a run of refusals.
 pub(crate) struct FastSlot<'a> {
@@ -340,7 +339,7 @@ impl<'a> FastSlot<'a> {
         Head(self.head).last()
     }
 
-    /// Copies the bucket's words to the beginning of `words`, and returns their number. Returns
+    /// Copies the bucket's words to the beginning of `words` and returns their number. Returns
     /// `None` if the words do not fit.
     pub(crate) fn read(&self, words: &mut [u64]) -> Option<usize> {
         let words = words.get_mut(..self.words.len())?;
@@ -359,7 +358,7 @@ impl<'a> FastSlot<'a> {
             && more.iter().all(|word| *word == 0)
     }
 
-    /// Writes the words, for which [`has_room_for`](Self::has_room_for) must be true.
+    /// Writes the words. [`has_room_for`](Self::has_room_for) must return true for them.
     pub(crate) fn write(&mut self, words: &[u64]) {
         for (bytes, word) in self.words.iter_mut().zip(words) {
             *bytes = word.to_le_bytes();
@@ -373,7 +372,8 @@ impl<'a> FastSlot<'a> {
         head.refused() == 0 || !head.refused_at().is_within(RUN_GAP, at)
     }
 
-    /// Records the last touch, the time at which the bucket becomes idle, and one more decision.
+    /// Records the last touch and the time at which the bucket becomes idle, and adds one to the
+    /// count of admissions or refusals.
     pub(crate) fn note(&mut self, last: Nanos, idle_at_ms: u64, is_refused: bool) {
         put(self.head, LAST_AT, last.get().to_le_bytes());
         put(self.head, IDLE_AT, u40(idle_at_ms.min(MAX_U40)));

@@ -1,18 +1,19 @@
 //! Chooses the bucket that a full page evicts to make room for a new bucket.
 //!
-//! A client that can make up keys can fill every page. Each rule therefore has a fair share of a
-//! page. This share is the number of slots that are not pinned by an operator's ban, divided by the
-//! number of rules that own these slots, including the rule of the new bucket. A rule may exceed
-//! its share while other rules do not use all of theirs. The victim is chosen in this order:
+//! A client that can make up arbitrary keys can fill every page. Each rule therefore has a fair
+//! share of a page. This share is the number of slots not pinned by an operator's ban, divided by
+//! the number of rules that own these slots, including the new bucket's rule. A rule may exceed its
+//! share while other rules are not using all of theirs. The victim is chosen as follows, in this
+//! order:
 //!
 //! 1. An idle bucket of any rule, because evicting it loses no state.
-//! 2. If the rule of the new bucket already uses its share or more: the bucket of this rule with
-//!    the lowest worth, except buckets that hold permits. If all buckets of the rule hold permits,
-//!    no bucket is evicted.
-//! 3. Otherwise, if some rules exceed their share: of the rule with the most buckets, the bucket
-//!    with the lowest worth. Buckets that hold permits are chosen only if all buckets of these
-//!    rules hold permits.
-//! 4. If there are more rules than slots: the bucket with the lowest worth, except buckets that
+//! 2. If the new bucket's rule already uses its full share or more: the bucket of this rule with
+//!    the lowest worth, excluding buckets that hold permits. If all of the rule's buckets hold
+//!    permits, no bucket is evicted.
+//! 3. Otherwise, if some rules exceed their share: the lowest-worth bucket of the rule with the
+//!    most buckets. Buckets that hold permits are chosen only if all buckets of these rules hold
+//!    permits.
+//! 4. If there are more rules than slots: the bucket with the lowest worth, excluding buckets that
 //!    hold permits.
 
 use core::cmp::Reverse;
@@ -24,7 +25,7 @@ use super::{
     optional_bytes,
 };
 
-/// Fields of a slot on which the choice of the victim depends.
+/// Fields of a slot that determine the choice of the victim.
 #[derive(Clone, Copy)]
 pub(super) struct Standing {
     rule_tag: u32,
@@ -36,7 +37,7 @@ pub(super) struct Standing {
     held_until_ms: u64,
 }
 
-/// A bucket that may be evicted.
+/// A candidate for eviction.
 #[derive(Clone, Copy)]
 struct Candidate {
     rule_tag: u32,
@@ -70,7 +71,7 @@ impl Standing {
         let [given, ban_history, held, ..] = optional_bytes(flags);
         let ban_history_at = SLOT_HEAD.saturating_add(given);
         let held_at = ban_history_at.saturating_add(ban_history);
-        // The first field of an encoded ban history is the end of the ban.
+        // The first field of an encoded ban history is the time at which the ban ends.
         let number = |size: usize, at: usize| match slot.get(at..) {
             Some(bytes) if size > 0 => Bytes(bytes).u40(),
             Some(_) => Ok(0),
@@ -87,12 +88,12 @@ impl Standing {
         })
     }
 
-    /// Returns the worth of the bucket. From lowest to highest:
+    /// Returns the bucket's worth. From lowest to highest:
     ///
     /// - idle buckets.
-    /// - buckets that never refused a request, ordered by their used capacity.
-    /// - buckets that refused a request, because the purpose of a flood of new keys may be to evict
-    ///   them. Among them, the bucket that has not been touched for the longest time comes first.
+    /// - buckets that have never refused a request, ordered by their used capacity.
+    /// - buckets that have refused a request, because a flood of new keys may be intended to evict
+    ///   them. Among them, the least recently touched bucket comes first.
     /// - banned buckets. Among them, the bucket whose ban ends first comes first.
     const fn worth(&self, now_ms: u64) -> Worth {
         if is_idle(self.idle_at_ms, self.flags, now_ms) {
@@ -106,21 +107,21 @@ impl Standing {
         }
     }
 
-    /// Returns the bucket as a candidate, or `None` if an operator's ban pins it.
+    /// Returns the bucket as a candidate, or `None` if it is pinned by an operator's ban.
     fn candidate(self, now_ms: u64) -> Option<Candidate> {
         let is_pinned = self.flags & FLAG_PINNED != 0 && now_ms < self.banned_until_ms;
         (!is_pinned).then(|| Candidate {
             rule_tag: self.rule_tag,
-            // After the eviction of a bucket with permits, new requests could take permits that
-            // requests in flight still hold.
+            // Once a bucket with permits is evicted, new requests could take permits that in-flight
+            // requests still hold.
             is_held: now_ms < self.held_until_ms,
             worth: self.worth(now_ms),
         })
     }
 }
 
-/// Candidates, indexed by their position in the page; `None` for a slot that an operator's ban
-/// pins.
+/// Candidates, indexed by their position in the page; `None` for a slot pinned by an operator's
+/// ban.
 type Candidates = [Option<Candidate>; SLOTS];
 
 /// Returns the index of the slot to evict for a new bucket of the rule `newcomer`, and the kind of
@@ -148,7 +149,7 @@ pub(super) fn victim(
     }
 }
 
-/// Number of candidates of each rule in the page. The rule of the new bucket comes first.
+/// Number of candidates per rule in the page. The new bucket's rule comes first.
 struct Rules {
     counts: [(u32, usize); SLOTS + 1],
     len: usize,
@@ -196,8 +197,8 @@ fn least_by_share(all: &Candidates, newcomer: u32) -> Option<usize> {
             return may_go.then_some((false, false, Reverse(own), worth));
         }
         let count = rules.of(rule_tag);
-        // A slot within its rule's share is evicted only if no rule exceeds its share, which means
-        // that there are more rules than slots.
+        // A slot within its rule's share is evicted only if no rule exceeds its share, meaning that
+        // there are more rules than slots.
         let is_lent = count > share;
         (is_lent || !is_held).then_some((!is_lent, is_held, Reverse(count), worth))
     };

@@ -4,7 +4,7 @@ use loudou_rules::rule::{GrpcStatus, RateLimitHeaders, Refuse, RefuseBody, Respo
 
 use super::list;
 
-/// Describes the response to refused requests.
+/// Describes the response sent for refused requests.
 pub(super) fn refuse(refuse: &Refuse) -> Vec<String> {
     let mut notes = Vec::new();
     let usual = Refuse::default();
@@ -38,7 +38,7 @@ pub(super) fn refuse(refuse: &Refuse) -> Vec<String> {
     notes
 }
 
-/// Describes the rate limit headers, the jitter of `Retry-After`, and the visibility of decisions.
+/// Describes the rate limit headers, the `Retry-After` jitter, and the visibility of decisions.
 pub(super) fn respond(respond: Respond) -> Vec<String> {
     const DRAFT: &str = "RateLimit and RateLimit-Policy";
     let headers = match respond.ratelimit_headers {

@@ -1,4 +1,4 @@
-//! Describes the state of a bucket: the name of the state, and any ban, penalty, override or denied lease.
+//! Describes a bucket's state: the state's name, and any ban, penalty, override or denied lease.
 
 use std::fmt;
 
@@ -10,13 +10,13 @@ use loudou_api::{
 use super::{leased, short};
 use crate::text::humanise;
 
-/// Name of the state `refusing` if the rule is not enforced.
+/// Name of the `refusing` state if the rule is not enforced.
 pub const WOULD_REFUSE: &str = "would refuse";
 
-/// Name of the state `banned` if the rule is not enforced.
+/// Name of the `banned` state if the rule is not enforced.
 pub const BAN_OFF: &str = "ban off";
 
-/// State of a bucket, as shown to users. Unlike [`BucketState::Refusing`], [`Standing::Refusing`] means that the next
+/// A bucket's state, as shown to users. Unlike [`BucketState::Refusing`], [`Standing::Refusing`] means that the next
 /// request would be refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
@@ -30,9 +30,9 @@ pub enum Standing {
     Full,
     /// The next request would be held.
     Held,
-    /// The rule is not enforced. It would have refused a recent request, but it would admit the next one.
+    /// The rule is not enforced. A recent request would have been refused, but the next one would be admitted.
     WouldHaveRefused,
-    /// The rule is not enforced. It would refuse the next request.
+    /// The rule is not enforced. The next request would be refused.
     WouldRefuse,
     /// A recent request was refused, but the next one would be admitted.
     Refused,
@@ -45,7 +45,7 @@ pub enum Standing {
 }
 
 impl Standing {
-    /// All states, in the order of the enum.
+    /// All states, in enum order.
     const ALL: [Self; 11] = [
         Self::Idle,
         Self::Fine,
@@ -76,8 +76,8 @@ impl Standing {
         }
     }
 
-    /// Returns the state of a bucket, taking the requests of the last minute into account. `has_requests` is true if
-    /// the key has requests, and `was_refused` if one of them was refused within the last minute.
+    /// Returns the state of a bucket, taking requests from the last minute into account. `has_requests` is true if the
+    /// key has requests, and `was_refused` if one of them was refused within the last minute.
     pub fn over_a_minute(bucket: &BucketView, has_requests: bool, was_refused: bool) -> Self {
         match Self::of(bucket, has_requests) {
             admits @ (Self::Idle | Self::Fine | Self::Busy) => {
@@ -94,7 +94,7 @@ impl Standing {
         }
     }
 
-    /// Returns the name that is shown for the state.
+    /// Returns the display name of the state.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -132,7 +132,8 @@ pub fn refuses_now(bucket: &BucketView) -> bool {
         Some(OutageView::Refuse) => true,
         Some(OutageView::Admit) => false,
         Some(OutageView::Local { .. }) | None => {
-            // The wait is unknown if it depends on when other requests end, so `remaining` must be checked as well.
+            // The waiting time is unknown if it depends on when other requests finish, so `remaining` must be checked
+            // as well.
             let refuses =
                 |limit: &LimitView| limit.retry_after_ns.is_some() || limit.remaining == 0;
             is_denied || bucket.limits.iter().any(refuses)
@@ -140,14 +141,14 @@ pub fn refuses_now(bucket: &BucketView) -> bool {
     }
 }
 
-/// Returns the index of the limit to show for a bucket: the reported limit if this limit refuses requests, otherwise
-/// the limit with the highest level.
+/// Returns the index of the limit to show for a bucket: the reported limit if it is refusing requests, otherwise the
+/// limit with the highest level.
 pub fn main_limit(bucket: &BucketView) -> usize {
     let reported = bucket.limits.get(bucket.reported);
     if reported.is_some_and(|limit| limit.retry_after_ns.is_some() || limit.remaining == 0) {
         return bucket.reported;
     }
-    // Levels are fractions, which are compared by cross-multiplication. If levels are equal, the reported limit takes
+    // Levels are fractions and are compared by cross-multiplication. In case of a tie, the reported limit takes
     // precedence, then the first limit.
     let is_higher = |one: &LimitView, other: &LimitView| {
         let ((part, whole), (least, of)) = (one.level(0), other.level(0));
@@ -163,13 +164,13 @@ pub fn main_limit(bucket: &BucketView) -> usize {
     highest.0
 }
 
-/// Returns the name of a bucket's state if it is unknown whether the key has requests.
+/// Returns the name of a bucket's state when it is unknown whether the key has requests.
 pub fn state_word(bucket: &BucketView) -> &'static str {
     Standing::of(bucket, false).word()
 }
 
-/// Describes the capacities and rates that the bucket's last request supplied for its limits. Returns `None` if no
-/// limit reads its numbers from requests.
+/// Describes the capacities and rates that the last request supplied for the bucket's limits. Returns `None` if none of
+/// the limits read their numbers from requests.
 pub fn brought(bucket: &BucketView) -> Option<String> {
     if bucket.numbers.is_empty() {
         return None;
@@ -194,7 +195,8 @@ pub fn brought(bucket: &BucketView) -> Option<String> {
     })
 }
 
-/// Formats the number of refusals. In shadow mode, the number is in parentheses, because the requests were admitted.
+/// Formats the number of refusals. In shadow mode, the number is shown in parentheses, because the requests were
+/// admitted.
 pub fn refusals(count: impl fmt::Display, shadow: bool) -> String {
     if shadow {
         format!("({count})")
@@ -212,12 +214,12 @@ pub const fn imposed(by: BanBy) -> &'static str {
     }
 }
 
-/// Returns the ban of a bucket if its rule is enforced.
+/// Returns a bucket's ban, if its rule is enforced.
 pub fn enforced_ban(bucket: &BucketView) -> Option<&BanView> {
     bucket.ban.as_ref().filter(|_| !bucket.shadow)
 }
 
-/// Describes a ban and its remaining time.
+/// Describes a ban and the time left on it.
 pub fn banned(ban: &BanView, now_ns: Option<u64>) -> String {
     let left = match (ban.until_ns, now_ns) {
         (None, _) if ban.by == BanBy::Override => String::new(),
@@ -230,16 +232,16 @@ pub fn banned(ban: &BanView, now_ns: Option<u64>) -> String {
     format!("banned {}{left}", imposed(ban.by))
 }
 
-/// The rule and event that explain a bucket's override and ban, if known.
+/// The rule and the event that explain a bucket's override and ban, if known.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Origins<'a> {
-    /// The bucket's rule, with its overrides and edits of overrides.
+    /// The bucket's rule, with its overrides and their edits.
     pub rule: Option<&'a RuleView>,
-    /// The event that reports the ban.
+    /// The event that reported the ban.
     pub ban: Option<&'a Event>,
 }
 
-/// Describes the ban, refusals, lease, penalties and override of a bucket, in one line each.
+/// Describes a bucket's ban, refusals, lease, penalties and override, in one line each.
 pub fn stands_out(bucket: &BucketView, now_ns: Option<u64>, origins: Origins<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(ban) = &bucket.ban {
@@ -271,15 +273,15 @@ pub fn stands_out(bucket: &BucketView, now_ns: Option<u64>, origins: Origins<'_>
     lines
 }
 
-/// Describes for how long requests have been refused: `refused since 12m ago, last 2s ago`.
+/// Describes how long requests have been refused: `refused since 12m ago, last 2s ago`.
 fn refused_since(bucket: &BucketView, now_ns: Option<u64>) -> Option<String> {
     const SECOND: u64 = 1_000_000_000;
     let (since_ns, now_ns) = bucket.refused_since_ns.zip(now_ns)?;
-    // The last refusal is rounded down to a quarter of a second, so its time may precede the first refusal.
+    // The time of the last refusal is rounded down to a quarter of a second, so it may precede the first refusal.
     let last_ns = bucket.refused_at_ns.map_or(since_ns, |at| at.max(since_ns));
     let [first, last] = [since_ns, last_ns].map(|at| match now_ns.saturating_sub(at) {
         0..SECOND => "just now".to_owned(),
-        // Show whole seconds, because tenths would flicker in the terminal.
+        // Show whole seconds only, because tenths would flicker in the terminal.
         ns => format!(
             "{} ago",
             humanise(ns.div_euclid(SECOND).saturating_mul(SECOND))
@@ -298,8 +300,8 @@ fn refused_since(bucket: &BucketView, now_ns: Option<u64>) -> Option<String> {
     Some(format!("{refused} since {first}{last}"))
 }
 
-/// Describes an override and its numbers. If the override was edited, also describes the edit's expiry, author and
-/// reason.
+/// Describes an override, including its numbers. If the override was edited, also describes the edit's expiry, author
+/// and reason.
 fn override_of(
     entry: &KeyOverrideView,
     now_ns: Option<u64>,
@@ -323,7 +325,7 @@ fn override_of(
     vec![line, made("override", &edit.by, &edit.reason)]
 }
 
-/// Describes the author and the reason of a change.
+/// Describes a change's author and reason.
 fn made(what: &str, by: &str, reason: &str) -> String {
     let reason = match reason {
         "" => "no reason given",
@@ -407,7 +409,7 @@ mod tests {
                 "refused since 9s ago",
             ),
             (ago(0), ago(S / 5), false, "refused since just now"),
-            // The clock of the worker that answered lags behind another worker's clock.
+            // The clock of the worker that responded lags behind another worker's clock.
             (
                 Some(now + S),
                 Some(now + S),

@@ -1,4 +1,4 @@
-//! Describes the cost of a request.
+//! Describes what a request costs.
 
 use loudou_limiter::Decimal;
 use loudou_rules::rule::Cost;
@@ -6,7 +6,7 @@ use loudou_rules::rule::settlement::{Reserve, Settlement, StatusCosts, Usage, We
 
 use crate::text::escape;
 
-/// Describes the cost of a request in sentences. Returns no sentences for the default cost.
+/// Describes the cost of a request in sentences. Returns no sentences if the cost is the default.
 pub(super) fn cost(cost: &Cost) -> Vec<String> {
     let one = match cost {
         Cost::Fixed(1) => return Vec::new(),
@@ -29,7 +29,7 @@ pub(super) fn cost(cost: &Cost) -> Vec<String> {
     vec![one]
 }
 
-/// Formats a number of bytes as a unit: `byte`, `KiB` or `4 KiB`.
+/// Formats a number of bytes as a unit of measure: `byte`, `KiB` or `4 KiB`.
 fn bytes(size: u32) -> String {
     match size {
         1 => "byte".to_owned(),
@@ -122,7 +122,7 @@ fn reserve(source: &Reserve) -> String {
     }
 }
 
-/// Describes how many units a request's AI tokens cost.
+/// Describes the cost, in units, of a request's AI tokens.
 fn tokens(weights: &Weights) -> String {
     let Weights {
         input,

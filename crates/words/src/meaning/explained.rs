@@ -1,4 +1,4 @@
-//! Describes an explanation of how a request was decided: the outcome of each rule, and the conditions that the request
+//! Describes how the decision for a request was reached: the outcome of each rule, and the conditions that the request
 //! did not meet.
 
 use loudou_api::{
@@ -11,10 +11,10 @@ use serde_json::{Map, Value, json};
 use super::leased::outage;
 use crate::text::{counted, escape, humanise};
 
-/// Path of a rule's negated match.
+/// Path to a rule's negated match.
 const NOT: &str = "match.not";
 
-/// Colour class of an outcome, according to its effect on the request.
+/// Colour class of an outcome, based on its effect on the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
     /// Neutral.
@@ -42,7 +42,7 @@ pub const fn tone(says: Says, is_shadow: bool) -> Tone {
     }
 }
 
-/// Returns the mark to show before an outcome, so that it can be recognised without colour.
+/// Returns the symbol to show before an outcome, so that it can be recognised without colour.
 pub const fn mark(says: Says) -> char {
     match says {
         Says::Admit => '✓',
@@ -55,7 +55,7 @@ pub const fn mark(says: Says) -> char {
     }
 }
 
-/// Describes the combined verdict of all rules on the request, which is called `title`.
+/// Describes the combined verdict of all rules on the request, which is referred to as `title`.
 pub fn verdict(answer: &ExplainAnswer, title: &str) -> String {
     let has_say = |rule: &ExplainedRule| matches!(rule.says, Says::Admit | Says::Hold);
     match answer.verdict {
@@ -96,7 +96,7 @@ fn refusal(rule: &ExplainedRule) -> Option<String> {
     Some(again(limit, rule.cost).map_or_else(String::new, |when| format!("; {when}")))
 }
 
-/// Describes the remaining time of a ban.
+/// Describes how much longer a ban lasts.
 pub fn lasts(ban: &ExplainedBan) -> String {
     ban.lasts_ns.map_or_else(
         || "permanently".to_owned(),
@@ -104,7 +104,7 @@ pub fn lasts(ban: &ExplainedBan) -> String {
     )
 }
 
-/// Describes when an equal request would be admitted.
+/// Describes when an identical request would be admitted.
 fn again(limit: &ExplainedLimit, cost: Option<u64>) -> Option<String> {
     let now = &limit.now;
     match now.retry_after_ns {
@@ -116,7 +116,7 @@ fn again(limit: &ExplainedLimit, cost: Option<u64>) -> Option<String> {
     }
 }
 
-/// Describes the outcome of a rule. The caller prints the result after the rule's name.
+/// Describes a rule's outcome. The caller prints the description after the rule's name.
 pub fn outcome(rule: &ExplainedRule, answer: &ExplainAnswer) -> String {
     let earlier = rule.behind.as_deref().unwrap_or("another rule");
     let is_shadow = rule.mode == "shadow";
@@ -154,8 +154,8 @@ pub fn outcome(rule: &ExplainedRule, answer: &ExplainAnswer) -> String {
     outcome
 }
 
-/// Returns names and values to show for a rule: the conditions that the request does not meet, or the bucket and its
-/// state.
+/// Returns the names and values to show for a rule: the conditions that the request does not meet, or the bucket and
+/// its state.
 pub fn rows(rule: &ExplainedRule) -> Vec<(String, String)> {
     let mut rows = Vec::new();
     let mut row = |name: &str, value: String| rows.push((name.to_owned(), value));
@@ -221,7 +221,7 @@ pub fn rows(rule: &ExplainedRule) -> Vec<(String, String)> {
     rows
 }
 
-/// Describes the source of a limit's number.
+/// Describes where a limit's number comes from.
 fn brought(number: &ExplainedNumber) -> String {
     let path = escape(&number.metadata.join(".")).into_owned();
     let why = match number.origin {
@@ -234,7 +234,7 @@ fn brought(number: &ExplainedNumber) -> String {
     format!("{} for {}{why}", number.number, escape(&number.limit))
 }
 
-/// Describes the outcome of a limit, and the number of units that would remain.
+/// Describes a limit's outcome, and the number of units that would remain.
 pub fn limit(limit: &ExplainedLimit, cost: Option<u64>) -> String {
     let left = limit.remaining;
     match limit.says {
@@ -267,7 +267,7 @@ pub fn requirement(part: &UnmetPart) -> String {
     }
 }
 
-/// Returns a JSON match that contains only this condition. For `match.not`, returns the match that is negated.
+/// Returns a JSON match that contains only this condition. For `match.not`, returns the negated match.
 fn matches(part: &UnmetPart) -> Option<Value> {
     let place = part.place.strip_prefix("match.")?;
     if place == "not" {
@@ -282,7 +282,7 @@ fn matches(part: &UnmetPart) -> Option<Value> {
     Some(Value::Object(Map::from_iter([(name.to_owned(), required)])))
 }
 
-/// Describes the request's value that the rule has tested.
+/// Describes the request value that the rule tested.
 pub fn found(part: &UnmetPart) -> String {
     match part.found.as_deref() {
         None if part.place == NOT => "a request that matches".to_owned(),

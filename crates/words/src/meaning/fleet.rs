@@ -1,5 +1,5 @@
-//! Describes a rule with `scope: fleet`: the upper bound on admitted units, the waits, and the behaviour during an
-//! outage.
+//! Describes a rule with `scope: fleet`: the upper bound on admitted units, the waiting times, and the behaviour during
+//! an outage.
 
 use loudou_limiter::lease::{LeaseSettings, Shared, Terms};
 use loudou_limiter::{Limit, Nanos, Rate};
@@ -8,47 +8,47 @@ use serde::Serialize;
 
 use super::short;
 
-/// Number of Envoys in examples.
+/// Number of Envoys used in examples.
 const EXAMPLE: u32 = 4;
 const MINUTE: Nanos = Nanos::from_secs(60);
-/// Durations for which the fleet's maximum is computed, with their names and short forms.
+/// Time spans for which the fleet's maximum is computed, with their names and short forms.
 const SPANS: [(Nanos, &str, &str); 3] = [
     (MINUTE, "minute", "60s"),
     (Nanos::from_secs(3_600), "hour", "1h"),
     (Nanos::from_secs(86_400), "day", "1d"),
 ];
 
-/// Effects of sharing a rule's buckets: the maximum that the fleet admits, the waits of requests, and the behaviour
+/// Effects of sharing a rule's buckets: the maximum that the fleet admits, how long requests wait, and the behaviour
 /// during an outage.
 #[derive(Debug, Serialize)]
 pub struct Sharing {
     /// Maximum that the fleet admits under each limit.
     bounds: Vec<Bound>,
-    /// Maximum time that a request waits for the relay.
+    /// Maximum time a request waits for the relay.
     waits_at_most_ns: u64,
     /// True if tokens for busy keys are requested in advance, so that few requests have to wait.
     #[serde(rename = "leases_beforehand")]
     prefetches: bool,
-    /// How requests are decided while the relay does not answer.
+    /// How decisions are made while the relay is not responding.
     on_outage: OnOutage,
     /// Descriptions of all effects, one line each.
     pub meaning: Vec<String>,
 }
 
-/// Maximum number of units that all Envoys together admit under a limit.
+/// Maximum number of units that all Envoys combined admit under a limit.
 #[derive(Debug, Serialize)]
 struct Bound {
     limit: String,
-    /// Duration to which the maximum applies: any time span of this length or, for a fixed window, each window.
+    /// Period to which the maximum applies: any time span of this length or, for a fixed window, each window.
     window_ns: u64,
-    /// Maximum number of units without credit, however many Envoys there are.
+    /// Maximum number of units without credit, regardless of the number of Envoys.
     at_most: u64,
     /// Additional number of units that each Envoy may admit on credit.
     at_most_more_per_envoy: u64,
 }
 
-/// Describes the effects of sharing a rule's buckets. Returns `None` if each Envoy has its own buckets, or if the rule
-/// is off.
+/// Describes the effects of sharing a rule's buckets across the fleet. Returns `None` if each Envoy has its own
+/// buckets, or if the rule is off.
 pub fn sharing(rule: &Rule, fleet: Option<&FleetSettings>) -> Option<Sharing> {
     if rule.scope == Scope::Envoy || rule.mode == Mode::Off {
         return None;
@@ -169,8 +169,8 @@ fn bound_in_words(limit: Shared, settings: &LeaseSettings, units: &str) -> Strin
     }
 }
 
-/// Formats a rate per second (`0.5/s`) if the bound is per minute and three decimals are exact. Otherwise, formats the
-/// rate with its own period.
+/// Formats a rate per second (`0.5/s`) if the bound is per minute and the rate can be written exactly with three
+/// decimals. Otherwise, formats the rate using its own period.
 fn pace(rate: Rate, span: Nanos) -> String {
     let per_second = u128::from(rate.amount()) * 1_000_000_000_000;
     let period = u128::from(rate.period().get());
@@ -213,7 +213,7 @@ fn waits(rule: &Rule, terms: &Terms) -> Vec<String> {
     }
 }
 
-/// Describes how requests are decided during an outage.
+/// Describes how decisions are made during an outage.
 fn outage(rule: &Rule, fleet: &FleetSettings) -> String {
     let begin = "if the relay does not answer,";
     match (fleet.on_outage, rule.mode) {
@@ -235,8 +235,8 @@ fn outage(rule: &Rule, fleet: &FleetSettings) -> String {
     }
 }
 
-/// Describes, one per line, the upper bounds that apply while one Envoy gets no answers from the relay for a duration D
-/// but other Envoys do.
+/// Describes, one per line, the upper bounds that apply while one Envoy receives no responses from the relay for a
+/// duration D but other Envoys do.
 fn failures(limits: &[(&str, Shared)], settings: &LeaseSettings) -> Vec<String> {
     let lines = limits.iter().enumerate().map(|(index, (name, limit))| {
         let begin = match index {

@@ -1,4 +1,4 @@
-//! Describes the key of a rule, and how the rule treats requests that lack the key or have several values for it.
+//! Describes a rule's key, and how the rule treats requests that lack the key or have several values for it.
 
 use loudou_rules::rule::{KeyPart, Mode, OnAmbiguousKey, OnMissingKey, Rule, SourcePrefix};
 
@@ -54,7 +54,7 @@ fn source(prefix: SourcePrefix) -> String {
     }
 }
 
-/// Describes that requests with several values for a part of the key are refused. Returns `None` if the rule does not
+/// States that requests with several values for a part of the key are refused. Returns `None` if the rule does not
 /// refuse such requests.
 pub(super) fn ambiguous(rule: &Rule) -> Option<String> {
     if rule.on_ambiguous_key != OnAmbiguousKey::Refuse {
@@ -76,7 +76,7 @@ pub(super) fn ambiguous(rule: &Rule) -> Option<String> {
 }
 
 /// Describes `on_missing_key`. Parts that almost every request has, such as an address or a path, are mentioned only if
-/// the key has no other parts and the setting is not the default.
+/// the key has no other parts and the setting differs from the default.
 pub(super) fn missing(rule: &Rule) -> Option<String> {
     let often = |part: &&KeyPart| {
         !matches!(

@@ -1,11 +1,11 @@
-//! Describes an Envoy's leases, and the state of the fleet as this Envoy knows it.
+//! Describes an Envoy's leases, and the state of the fleet as known to that Envoy.
 
 use loudou_api::{BucketView, EventKind, FleetStatus, LeaseView, LimitView, OutageView, Spread};
 
 use crate::text::humanise;
 
-/// Describes the remaining units of a shared bucket: `3 here, 12 left for all Envoys 40ms ago`. If the bucket has
-/// several limits, the number of units left is the minimum over all limits. Returns `None` if the bucket has no lease.
+/// Describes a shared bucket's remaining units: `3 here, 12 left for all Envoys 40ms ago`. If the bucket has several
+/// limits, the number of units left is the minimum across all limits. Returns `None` if the bucket has no lease.
 pub fn lease(bucket: &BucketView, ago: impl Fn(&LeaseView) -> String) -> Option<String> {
     let lease = bucket.lease.as_ref()?;
     let tokens = lease.tokens;
@@ -17,7 +17,7 @@ pub fn lease(bucket: &BucketView, ago: impl Fn(&LeaseView) -> String) -> Option<
     ))
 }
 
-/// Describes how an Envoy decides without the relay.
+/// Describes how an Envoy makes decisions without the relay.
 pub fn outage(outage: OutageView) -> String {
     let decides = match outage {
         OutageView::Local { envoys: 1 } => {
@@ -33,7 +33,7 @@ pub fn outage(outage: OutageView) -> String {
     format!("the relay does not answer: {decides}")
 }
 
-/// Describes the units that are left for all Envoys under each limit: `12`, or `3 of burst and 970 of daily`.
+/// Describes the units left for all Envoys under each limit: `12`, or `3 of burst and 970 of daily`.
 pub fn left(lease: &LeaseView, limits: &[LimitView]) -> String {
     if let [units] = lease.left.as_slice() {
         return units.to_string();
@@ -43,7 +43,7 @@ pub fn left(lease: &LeaseView, limits: &[LimitView]) -> String {
     limits.collect::<Vec<_>>().join(" and ")
 }
 
-/// Describes how old a lease's numbers are. `now_ns` is `None` if the answer does not contain a clock reading.
+/// Describes the age of a lease's numbers. `now_ns` is `None` if the response does not contain a clock reading.
 pub fn heard(lease: &LeaseView, now_ns: Option<u64>) -> String {
     now_ns.map_or_else(
         || "when the relay last answered".to_owned(),
@@ -51,7 +51,7 @@ pub fn heard(lease: &LeaseView, now_ns: Option<u64>) -> String {
     )
 }
 
-/// Describes a lease's debt, and the outage or the denial of a lease, in one line each.
+/// Describes a lease's debt, and any outage or lease denial, in one line each.
 pub fn owed_and_denied(bucket: &BucketView, now_ns: Option<u64>) -> Vec<String> {
     let lease = bucket.lease.as_ref();
     let debt = lease.map_or(0, |lease| lease.debt);
@@ -63,7 +63,7 @@ pub fn owed_and_denied(bucket: &BucketView, now_ns: Option<u64>) -> Vec<String> 
     debt.into_iter().chain(decides).collect()
 }
 
-/// Describes the denial of a lease. Returns `None` if no denial is in effect.
+/// Describes a lease denial. Returns `None` if no denial is in effect.
 pub fn denied(lease: &LeaseView, now_ns: Option<u64>) -> Option<String> {
     let until = lease.denied_until_ns?;
     let span = match now_ns.map(|now| until.saturating_sub(now)) {
@@ -79,14 +79,15 @@ pub fn envoys(fleet: &FleetStatus) -> String {
     counted(fleet.envoys, "Envoy")
 }
 
-/// Formats the number of workers that decide without the relay: `2 workers down`. Returns `None` if the number is 0.
+/// Formats the number of workers that are making decisions without the relay: `2 workers down`. Returns `None` if there
+/// are none.
 pub fn down(fleet: &FleetStatus) -> Option<String> {
     let down = fleet.workers_down;
     (down > 0).then(|| format!("{} down", counted(down, "worker")))
 }
 
-/// Describes how far a change has spread: `on its way to the other Envoys of the fleet`. Returns `None` if there is no
-/// fleet.
+/// Describes how far a change has propagated: `on its way to the other Envoys of the fleet`. Returns `None` if there is
+/// no fleet.
 pub const fn spread(spread: Option<Spread>) -> Option<&'static str> {
     match spread {
         None | Some(Spread::Unknown) => None,
@@ -97,8 +98,8 @@ pub const fn spread(spread: Option<Spread>) -> Option<&'static str> {
     }
 }
 
-/// Describes changes that are not in effect at all Envoys: `2 changes not sent yet`. Returns `None` if all changes are
-/// in effect.
+/// Describes changes that are not yet in effect on all Envoys: `2 changes not sent yet`. Returns `None` if all changes
+/// are in effect.
 pub fn changes(fleet: &FleetStatus) -> Option<String> {
     let changes = &fleet.changes;
     let parts = [
@@ -116,12 +117,12 @@ pub fn changes(fleet: &FleetStatus) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// Formats the time since the last answer of the relay: `40ms ago`. Returns `None` if the relay has not answered yet.
+/// Formats the time since the relay's last response: `40ms ago`. Returns `None` if the relay has not responded yet.
 pub fn answered(fleet: &FleetStatus, now_ns: u64) -> Option<String> {
     (fleet.answered_ns > 0).then(|| ago(now_ns, fleet.answered_ns))
 }
 
-/// Returns true for events that report that rules may not limit requests as configured.
+/// Returns true for events indicating that rules may not be limiting requests as configured.
 pub const fn is_alarm(kind: EventKind) -> bool {
     matches!(
         kind,
@@ -163,7 +164,7 @@ mod tests {
         }
     }
 
-    /// During an outage, the denial of a lease is not shown, because a denial has no effect during an outage.
+    /// A lease denial is not shown during an outage, because it has no effect then.
     #[test]
     fn an_outage_in_words() {
         let told = |outage| {

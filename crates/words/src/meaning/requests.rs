@@ -46,7 +46,7 @@ fn path_words(path: &PathMatch) -> String {
     }
 }
 
-/// Describes a test of a value that every request has exactly once: `host example.com`.
+/// Describes a test on a value that every request has exactly once: `host example.com`.
 fn value(name: &str, test: &Test) -> String {
     match test {
         Test::Present(true) => format!("any {name}"),
@@ -76,7 +76,7 @@ fn tests(matches: &Match) -> Vec<String> {
         .collect()
 }
 
-/// Describes a test of a value that a request may lack: `with x-plan: free`.
+/// Describes a test on a value that a request may lack: `with x-plan: free`.
 fn with(name: &str, test: &Test) -> String {
     match test {
         Test::Present(true) => format!("with {name}"),

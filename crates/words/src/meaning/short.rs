@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::limit_edit::text;
 
-/// Describes the limits of a rule that is given as JSON: `burst 15 at 30/m, steady: fixed_window 1000, window 1d`. The
-/// function also accepts algorithms that this version does not know.
+/// Describes the limits of a rule given as JSON: `burst 15 at 30/m, steady: fixed_window 1000, window 1d`. Algorithms
+/// unknown to this version are also accepted.
 pub fn line(rule: &Value) -> String {
     let limits = rule.get("limits").and_then(Value::as_array);
     let limits = limits.into_iter().flatten();
@@ -18,7 +18,7 @@ pub fn line(rule: &Value) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// Describes an override that is given as JSON: `scale 10`, `banned`, `burst 15 at 30/m`.
+/// Describes an override given as JSON: `scale 10`, `banned`, `burst 15 at 30/m`.
 pub fn gives(value: &Value) -> String {
     if let Some(word) = value.as_str() {
         return word.to_owned();
@@ -35,7 +35,7 @@ pub fn of_limits(limits: &Limits) -> String {
     line(&json!({ "limits": limits }))
 }
 
-/// Describes a penalty that is given as JSON: `after 20, within 1m, ban 5m`.
+/// Describes a penalty given as JSON: `after 20, within 1m, ban 5m`.
 pub fn penalty(penalty: &Value) -> Option<String> {
     let fields = penalty.as_object()?.iter();
     let words: Vec<String> = fields

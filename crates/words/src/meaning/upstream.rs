@@ -1,4 +1,4 @@
-//! Describes rules that apply only while an upstream fails.
+//! Describes rules that apply only while an upstream is failing.
 
 use loudou_api::{RuleTotals, UpstreamView};
 use loudou_store::UpstreamCondition;
@@ -25,7 +25,7 @@ fn tenths(thousandths: u32) -> String {
     }
 }
 
-/// Describes the state of each upstream of a rule, one line each. Returns no lines if the rule does not depend on
+/// Describes the state of each of a rule's upstreams, one per line. Returns no lines if the rule does not depend on
 /// upstreams.
 pub fn upstreams(totals: &RuleTotals, now_ns: u64) -> Vec<String> {
     match totals.upstreams.as_deref() {
@@ -49,7 +49,7 @@ fn line(view: &UpstreamView, now_ns: u64) -> String {
     )
 }
 
-/// Describes the error rate of an upstream: `errors: 12 of 40 responses (30 %)`.
+/// Describes an upstream's error rate: `errors: 12 of 40 responses (30 %)`.
 fn errors(view: &UpstreamView) -> String {
     let responses = counted(view.responses, "response");
     let share = view

@@ -1,4 +1,4 @@
-//! Recomputes the due times of this worker's held requests after a rule change.
+//! Recomputes the due times of the requests held on this worker after a rule change.
 
 use std::collections::BTreeSet;
 
@@ -8,19 +8,20 @@ use super::Active;
 use crate::host::Host;
 use crate::waiting::{Held, Ticket, Waiting};
 
-/// Time limit of one planning run. Up to 65 536 requests may be held, so a run that exceeds the
-/// limit is continued later.
+/// Time limit for a single planning run. Up to 65 536 requests may be held, so a run that hits the
+/// limit is resumed later.
 const MAX_TIME: Nanos = Nanos::from_millis(1);
-/// Number of requests that are planned between two clock readings.
+/// Number of requests planned between two clock readings.
 const STEP: usize = 16;
 
-/// Progress of planning the held requests.
+/// Planning progress for the held requests.
 #[derive(Debug, Default)]
 pub(in super::super) struct Planning {
-    /// Rule generation for which the held requests are being planned or were last planned.
+    /// Rule generation for which the held requests are currently being planned, or were last
+    /// planned.
     generation: u64,
-    /// Queue position from which planning continues. Requests from this position on must not pass
-    /// yet. `None` if all requests are planned.
+    /// Queue position from which planning resumes. Requests from this position on must not pass
+    /// yet. `None` if all requests have been planned.
     pub(in super::super) next: Option<Ticket>,
     /// Requests that must be decided again and have not returned their tokens yet, in queue order.
     late: Vec<Ticket>,
@@ -30,15 +31,15 @@ pub(in super::super) struct Planning {
 }
 
 impl Planning {
-    /// Returns true if there are held requests that must still be planned or decided again.
+    /// Returns true if any held requests have yet to be planned or decided again.
     pub(in super::super) fn is_due(&self) -> bool {
         self.next.is_some() || !self.late.is_empty() || !self.postponed.is_empty()
     }
 }
 
 impl Active {
-    /// If the rules have changed since the held requests were planned, plans them again, for a
-    /// bounded time.
+    /// Replans the held requests, for a bounded amount of time, if the rules have changed since
+    /// they were last planned.
     pub(in super::super) fn plan(
         &self,
         host: &dyn Host,
@@ -83,9 +84,9 @@ impl Active {
     }
 
     /// Returns the new plan for a held request: either its due time, or that it must be decided
-    /// again. The due time is the latest of the due times that the buckets compute for which the
-    /// request waits. Returns `None` for a request that waits for a lease, or is already waiting to
-    /// be decided again.
+    /// again. The due time is the latest one computed by any of the buckets the request is waiting
+    /// for. Returns `None` for a request that is waiting for a lease, or is already waiting to be
+    /// decided again.
     fn plan_of(&self, place: Ticket, held: &Held, clock: Clock) -> Option<Plan> {
         let reservations = held.reservations.as_ref().filter(|_| !held.is_undecided)?;
         let (mut latest, mut is_postponed) = (None, false);
@@ -115,10 +116,10 @@ impl Active {
         Some(Plan::At(latest))
     }
 
-    /// Removes up to `most` requests that must be decided again, in queue order. First, all such
-    /// requests return their tokens, for a bounded time per call. Tokens are returned in reverse
-    /// queue order, because only the last request in a bucket's queue can leave without a gap in
-    /// front of other requests.
+    /// Removes up to `most` requests that must be decided again, in queue order. First returns the
+    /// tokens of all such requests, spending a bounded amount of time per call. Tokens are returned
+    /// in reverse queue order, because only the last request in a bucket's queue can leave without
+    /// opening a gap in front of other requests.
     pub(in super::super) fn postpone_late(
         &self,
         host: &dyn Host,

@@ -1,4 +1,4 @@
-//! The fleet's changes that an Envoy knows, as stored in shared data.
+//! The fleet's changes that an Envoy knows about, as stored in shared data.
 
 use loudou_api::{
     ChangeName, MAX_ALL_CHANGES_BYTES, MAX_ANSWER_CHANGES, MAX_ANSWER_CHANGES_BYTES,
@@ -10,8 +10,8 @@ use super::LocalChange;
 use crate::bytes::{put, put_number, take, take_number, take_text};
 use crate::formats::CHANGES;
 
-/// Time for which the removal of a change is stored, so that the removal can be reported again to
-/// an engine that has lost it.
+/// Time for which a change's removal is stored, so that it can be reported again to an engine that
+/// has lost it.
 const END_RETENTION: Nanos = Nanos::from_secs(TOMBSTONE_S);
 
 /// Delivery state of a change.
@@ -22,7 +22,7 @@ pub(crate) enum Sent {
     Known,
     /// The change must be reported to the engine.
     Unsent,
-    /// The engine refused the change, so it applies at this Envoy only.
+    /// The engine refused the change, so it applies only on this Envoy.
     Refused,
 }
 
@@ -34,12 +34,12 @@ pub(crate) enum LocalState {
     InForce,
     /// The change must be applied.
     ToApply,
-    /// The change cannot be applied yet, for example because this Envoy has another version of the
-    /// rule, or because the record is full.
+    /// The change cannot be applied yet, for example because this Envoy has a different version of
+    /// the rule or because the record is full.
     Waiting,
 }
 
-/// A change of a rule's edit, a key's override or a key's ban.
+/// A change to a rule's edit, a key's override or a key's ban.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Change {
     /// Name of the change, in the format of [`ChangeName`].
@@ -47,32 +47,31 @@ pub(crate) struct Change {
     /// JSON of the change. Empty for a removal.
     pub(crate) value: Vec<u8>,
     pub(crate) made_at: Nanos,
-    /// Expiry time. [`Nanos::MAX`] for never.
+    /// Expiry time, or [`Nanos::MAX`] for never.
     pub(crate) until: Nanos,
     /// Latest expiry time of earlier changes with this name. Envoys that have not received this
-    /// change still apply them.
+    /// change are still applying them.
     pub(crate) earlier_until: Nanos,
-    /// ID of the Envoy process at which the change was made. Empty for this process.
+    /// ID of the Envoy process on which the change was made. Empty for this process.
     pub(crate) by: String,
-    /// Generation that the engine has assigned to the change, or 0 if it has not assigned one.
+    /// Generation that the engine assigned to the change, or 0 if it has not assigned one.
     pub(crate) generation: u64,
     pub(crate) sent: Sent,
     pub(crate) here: LocalState,
-    /// Local number that distinguishes the change from earlier and later changes with the same
-    /// name.
+    /// Local number that distinguishes this change from earlier and later ones with the same name.
     pub(crate) version: u64,
 }
 
-/// Counts and times at the start of the shared data value, so that frequent checks need not parse
-/// thousands of changes.
+/// Counts and times at the start of the shared data value, which spare frequent checks from having
+/// to parse thousands of changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// Identifies the engine's data set, which changes if the engine loses its data. Empty before
-    /// the engine's first answer.
+    /// Identifies the engine's data set; it changes if the engine loses its data. Empty before the
+    /// engine's first answer.
     pub(crate) epoch: String,
     /// Last known generation of the engine's changes.
     pub(crate) generation: u64,
-    /// Number of announced record changes at the last run.
+    /// Number of announced record changes as of the last run.
     pub(crate) seen: u64,
     /// Number of announced record changes when the record was last compared with all of the fleet's
     /// changes.
@@ -199,18 +198,19 @@ impl Changes {
         bytes
     }
 
-    /// Drops expired changes, and removals that are old enough that every Envoy has received them.
-    /// If an earlier change with the same name may still apply at another Envoy, the expired change
-    /// is replaced by a removal, which is reported.
+    /// Drops expired changes, and removals old enough to have been received by every Envoy. If an
+    /// earlier change with the same name may still apply on another Envoy, the expired change is
+    /// replaced by a removal, which is then reported.
     pub(super) fn drop_over(&mut self, now: Nanos) {
         for change in &mut self.all {
-            // Other Envoys do not have an unsent change, so they may still apply an earlier change.
+            // Other Envoys do not have an unsent change, so they may still be applying an earlier
+            // one.
             let may_outlast = change.earlier_until > now || change.sent == Sent::Unsent;
             if change.until > now || change.value.is_empty() || !may_outlast {
                 continue;
             }
-            // A call in flight may still report the expired change. Because of the new version, the
-            // response to that call does not mark the removal as reported.
+            // A call in flight may still be reporting the expired change. Because of the new
+            // version, that call's response will not mark the removal as reported.
             self.head.version = self.head.version.saturating_add(1);
             change.version = self.head.version;
             change.value = Vec::new();
@@ -233,7 +233,7 @@ impl Changes {
         self.all.iter_mut().find(|change| change.name == name)
     }
 
-    /// Inserts a change. Replaces an earlier change with the same name.
+    /// Inserts a change. Replaces any earlier change with the same name.
     pub(super) fn put(&mut self, mut change: Change) {
         self.head.version = self.head.version.saturating_add(1);
         change.version = self.head.version;
@@ -249,9 +249,9 @@ impl Changes {
         }
     }
 
-    /// Stores changes that were made at this Envoy. If there is no room for all of them, stores
-    /// none and returns false. If none is stored, existing changes with the same names are no
-    /// longer reported or applied again.
+    /// Stores changes made on this Envoy. If there is not enough room for all of them, stores none
+    /// and returns false. In that case, existing changes with the same names are no longer reported
+    /// or applied again.
     pub(super) fn make(&mut self, made: &[LocalChange], now: Nanos) -> bool {
         let noted = made.iter().flat_map(|made| self.to_note(made, now));
         let noted: Vec<Change> = noted.collect();
@@ -260,7 +260,7 @@ impl Changes {
         for change in &noted {
             let is_new = self.find(&change.name).is_none();
             count = count.saturating_add(is_new.into());
-            // If a change is too long, the relay refuses the whole call, including all other
+            // If a change is too long, the relay rejects the whole call, including all other
             // changes.
             fits &= change.value.len() <= MAX_CHANGE_BYTES;
             bytes = bytes.saturating_add(change.value.len());
@@ -286,8 +286,8 @@ impl Changes {
         bytes.fold(0, usize::saturating_add)
     }
 
-    /// Returns the changes to report in the next heartbeat. If not all fit, later heartbeats report
-    /// the rest.
+    /// Returns the changes to report in the next heartbeat. If they do not all fit, later
+    /// heartbeats report the rest.
     pub(crate) fn unsent(&self) -> Vec<&Change> {
         let (mut unsent, mut bytes) = (Vec::new(), 0_usize);
         for change in &self.all {
@@ -328,7 +328,7 @@ impl Changes {
 }
 
 impl Change {
-    /// Returns the parsed name of the change. `None` for an unknown kind.
+    /// Returns the change's parsed name. `None` for an unknown kind.
     pub(crate) fn about(&self) -> Option<ChangeName> {
         ChangeName::parse(&self.name)
     }

@@ -39,7 +39,7 @@ pub(super) const CONCURRENCY: Entry = Entry {
     },
 };
 
-/// Phrases that describe limits with `concurrency`.
+/// Phrases that describe `concurrency` limits.
 #[cfg(feature = "words")]
 impl Phrase {
     pub(super) fn concurrency(&self) -> Option<String> {

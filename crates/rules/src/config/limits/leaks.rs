@@ -83,7 +83,7 @@ pub(super) const TOKEN_BUCKET: Entry = Entry {
     },
 };
 
-/// Phrases that describe limits with `funnel` or `token_bucket`.
+/// Phrases that describe `funnel` and `token_bucket` limits.
 #[cfg(feature = "words")]
 impl Phrase {
     pub(super) fn leaking(&self) -> Option<String> {

@@ -11,7 +11,7 @@ use crate::config::reader::{Cursor, Fields, Report};
 use crate::config::suggest::nearest;
 
 /// Reads the fields of an object according to their grammar. A getter returns `None` if the field
-/// is absent or invalid. The getter reports an invalid field, and an absent field that has no
+/// is absent or invalid. It reports the field if it is invalid, or if it is absent and has no
 /// default.
 #[derive(Debug)]
 pub(in crate::config) struct Numbers<'a, 'c> {
@@ -36,7 +36,7 @@ impl<'a, 'c> Numbers<'a, 'c> {
         self.fields.get(name).is_some()
     }
 
-    /// Returns `value` if the field is present, else `default`.
+    /// Returns `value` if the field is present, and `default` otherwise.
     pub(in crate::config) fn or<T>(&self, name: &str, value: Option<T>, default: T) -> Option<T> {
         if self.has(name) { value } else { Some(default) }
     }
@@ -48,7 +48,7 @@ impl<'a, 'c> Numbers<'a, 'c> {
         }
     }
 
-    /// Reads a whole number. `most` is an additional upper bound, which depends on another field.
+    /// Reads a whole number. `most` is an additional upper bound, derived from another field.
     pub(in crate::config) fn integer_up_to(
         &self,
         name: &str,
@@ -69,7 +69,7 @@ impl<'a, 'c> Numbers<'a, 'c> {
         cursor.decimal(least, most, report)
     }
 
-    /// Reads a number with decimals. `most` is an additional upper bound, which depends on another
+    /// Reads a number with decimals. `most` is an additional upper bound, derived from another
     /// field.
     pub(in crate::config) fn decimal_up_to(
         &self,
@@ -138,7 +138,7 @@ fn is_zero_rate(rate: &str) -> bool {
     })
 }
 
-/// Reads a duration. `form` must allow durations, and may allow other values as well.
+/// Reads a duration. `form` must allow durations, but may also allow other values.
 pub(in crate::config) fn duration(
     cursor: &Cursor<'_, '_>,
     form: Form,

@@ -1,7 +1,7 @@
 //! Describes a limit with a phrase that completes a sentence about a client, such as `may do 15 at
 //! once, then one every 2s`.
 //!
-//! The phrases of each algorithm are defined next to its fields.
+//! Each algorithm's phrases are defined next to its fields.
 
 use alloc::borrow::ToOwned as _;
 use alloc::format;
@@ -15,7 +15,7 @@ use crate::humanise::humanise;
 use crate::joined::joined;
 use crate::rule::Cost;
 
-/// Describes what a limit means for clients whose requests have this cost.
+/// Describes what a limit means for clients whose requests have the given cost.
 pub fn phrase(limit: &Limit, cost: &Cost) -> String {
     let algorithm = limit.algorithm();
     let numbers = Phrase {
@@ -37,8 +37,7 @@ pub fn phrase(limit: &Limit, cost: &Cost) -> String {
     phrase
 }
 
-/// Returns the source of each number of a limit that comes with requests, and the name of the
-/// number.
+/// Returns the source and the name of each of a limit's numbers that requests supply.
 fn sources(limit: &Limit) -> impl Iterator<Item = (&Source, &'static str)> {
     let named = limit.sources().into_iter().flat_map(|sources| {
         let Sources { capacity, amount } = sources;
@@ -56,7 +55,7 @@ pub(super) struct Phrase {
     pub(super) algorithm: &'static str,
     fields: Map<String, Value>,
     pub(super) capacity: u64,
-    /// True if the cost of a request is not always one unit, so that the phrase must count units
+    /// True if requests can cost more or less than one unit, so that the phrase must count units
     /// instead of requests.
     pub(super) in_units: bool,
 }
@@ -85,8 +84,8 @@ impl Phrase {
         Rate::parse(&self.text("rate")?)
     }
 
-    /// Returns the field `starts`, which specifies the first day of a calendar period; empty if it
-    /// is absent.
+    /// Returns the field `starts`, which specifies the first day of a calendar period, or an empty
+    /// string if it is absent.
     pub(super) fn starts(&self) -> Map<String, Value> {
         let starts = self.fields.get("starts").and_then(Value::as_object);
         starts.cloned().unwrap_or_default()
@@ -131,8 +130,8 @@ impl Phrase {
         format!("{some} per {per} ({one} about every {about})")
     }
 
-    /// Returns a phrase that says that early requests are held, or an empty string if the limit
-    /// does not hold requests.
+    /// Returns a phrase saying that early requests are held, or an empty string if the limit does
+    /// not hold requests.
     pub(super) fn early(&self) -> Option<String> {
         let wait = self.span("max_wait")?;
         if wait == Nanos::ZERO {
@@ -156,7 +155,7 @@ pub(super) fn time(span: Nanos) -> String {
     }
 }
 
-/// Returns the time that `rate` takes to admit `amount`, rounded up.
+/// Returns the time that `rate` needs to admit `amount`, rounded up.
 pub(super) fn time_of(amount: u64, rate: Rate) -> Nanos {
     let span = u128::from(amount).saturating_mul(rate.period().get().into());
     let span = span.div_ceil(u128::from(rate.amount()).max(1));
@@ -228,8 +227,7 @@ mod tests {
         );
     }
 
-    /// Checks that each algorithm has a phrase, and does not fall back to the phrase for unknown
-    /// algorithms.
+    /// Checks that no algorithm falls back to the phrase for unknown algorithms.
     #[test]
     fn every_algorithm_has_words() {
         for name in Algorithm::NAMES {

@@ -127,7 +127,7 @@ pub(super) const SMOOTH_WARMUP: Entry = Entry {
     },
 };
 
-/// Phrases that describe limits with these algorithms.
+/// Phrases that describe limits that use these algorithms.
 #[cfg(feature = "words")]
 impl Phrase {
     pub(super) fn queue(&self) -> Option<String> {
@@ -156,7 +156,7 @@ impl Phrase {
             let more = format!(" (the first {immediate} of them pass at once)");
             phrase.push_str(&more);
         }
-        // The last request in the queue waits longest.
+        // The last request in the queue waits the longest.
         let waiting = self.capacity.saturating_sub(immediate);
         if time_of(waiting, rate) > wait {
             let more = format!("; requests that would wait longer than {wait} are refused");

@@ -1,4 +1,4 @@
-//! Reads the fields of a limit whose numbers come with each request, from its metadata.
+//! Reads the fields of a limit whose numbers are taken from each request's metadata.
 
 use alloc::format;
 
@@ -22,7 +22,7 @@ const MAX: Field = Field::required(
     AMOUNT,
     "The maximum number. Larger numbers count as this.",
 );
-/// Grammar of a number that comes with each request.
+/// Grammar of a number taken from each request.
 pub(in crate::config) const NUMBER: Object = object!([
     Field::required(
         "metadata",
@@ -33,7 +33,7 @@ pub(in crate::config) const NUMBER: Object = object!([
     DEFAULT,
     MAX,
 ]);
-/// Grammar of a rate whose amount comes with each request.
+/// Grammar of a rate whose amount is taken from each request.
 pub(in crate::config) const RATE: Object = object!([
     Field::required(
         "amount",
@@ -48,8 +48,8 @@ const PER: Field = Field::required(
     "The period of the rate.",
 );
 
-/// Reads the sources of a limit's numbers. If the limit has sources, also returns a copy of the limit with the default
-/// numbers in their place. Returns `None` after it has reported a problem.
+/// Reads the sources of a limit's numbers. If there are any, also returns a copy of the limit in which the default
+/// numbers replace the sources. Returns `None` after reporting a problem.
 pub(super) fn read(
     (fields, table): (&Fields<'_, '_>, &[Field]),
     limit: &Value,

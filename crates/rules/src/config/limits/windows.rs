@@ -1,4 +1,4 @@
-//! Reads the fields of the algorithms with a time window.
+//! Reads the fields of the window algorithms.
 
 #[cfg(feature = "words")]
 use alloc::format;
@@ -293,11 +293,11 @@ pub(super) const SLIDING_COUNTER: Entry = Entry {
     },
 };
 
-/// Phrases that describe limits with a time window.
+/// Phrases that describe window limits.
 #[cfg(feature = "words")]
 impl Phrase {
-    /// Returns a phrase that says that the limit follows the wall clock, or an empty string if it
-    /// does not.
+    /// Returns a phrase saying that the limit follows the wall clock, or an empty string if it does
+    /// not.
     pub(super) fn by_clock(&self) -> &'static str {
         if self.is("align", "clock") {
             ", by the wall clock in UTC"
@@ -435,7 +435,7 @@ fn ordinal(number: u64) -> String {
     format!("{number}{ending}")
 }
 
-/// Describes a time zone, for example as `in UTC+09:00`.
+/// Describes a time zone with a phrase such as `in UTC+09:00`.
 #[cfg(feature = "words")]
 fn zone(zone: &str) -> String {
     match zone.as_bytes() {

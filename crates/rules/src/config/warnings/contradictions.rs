@@ -22,8 +22,8 @@ pub(super) fn never_matches(matches: &Match, at: &Path) -> Option<Problem> {
     Some(warning(at, "no request ever matches", &why))
 }
 
-/// Message for two contradictory tests of one header. A request can pass both tests only if it
-/// repeats the header and each test is passed by a different line.
+/// Message for two contradictory tests of the same header. A request can pass both tests only if it
+/// repeats the header and each test is passed by a different header line.
 const HARDLY: &str = "only requests that repeat the header may match";
 
 fn warning(at: Path, what: &str, why: &str) -> Problem {
@@ -69,8 +69,8 @@ fn of_not(matches: &Match, at: &Path) -> Option<(Path, String)> {
     Some((at.field("not"), String::from(why)))
 }
 
-/// Returns true if the other parts of `matches` imply `other`. Compares each part separately, so it
-/// may miss some cases.
+/// Returns true if the other parts of `matches` imply `other`. Each part is compared separately, so
+/// some cases may be missed.
 fn follows(other: &Match, matches: &Match) -> bool {
     let methods = other.methods.is_empty()
         || (!matches.methods.is_empty()
@@ -103,7 +103,7 @@ fn follows(other: &Match, matches: &Match) -> bool {
 }
 
 /// Returns true if no single line of a header can pass both tests. Two different lines may still
-/// pass one test each.
+/// each pass one of the tests.
 fn contradict_on_one_line(one: &Test, two: &Test) -> bool {
     let is_of_presence = |test: &Test| matches!(test, Test::Present(_));
     !is_of_presence(one) && !is_of_presence(two) && contradict(one, two)

@@ -1,4 +1,4 @@
-//! Finds fleet settings, and limits of rules with fleet scope, that are probably a mistake.
+//! Finds probable mistakes in fleet settings and in the limits of rules with fleet scope.
 
 use alloc::format;
 use alloc::string::ToString;
@@ -40,7 +40,8 @@ fn unused(rules: &[Rule], at: &Path) -> Option<Problem> {
     Some(Problem::error(at.clone(), &Value::Null, message).warning())
 }
 
-/// Warns about a timeout that allows the relay's response to arrive after its tokens have expired.
+/// Warns about a timeout that is long enough for the relay's response to arrive after its tokens
+/// have expired.
 fn late(fleet: &FleetSettings, at: &Path) -> Option<Problem> {
     if fleet.timeout < fleet.lease {
         return None;
@@ -52,7 +53,7 @@ fn late(fleet: &FleetSettings, at: &Path) -> Option<Problem> {
     Some(problem.allowed(allowed).warning())
 }
 
-/// Warns about a credit that lets each Envoy admit more than the limit admits at once.
+/// Warns about a credit that lets each Envoy admit more at once than the limit does.
 fn much_credit(rule: &Rule, credit: u32, at: &Path) -> Vec<Problem> {
     let limits = rule.limits.iter().enumerate();
     let small = limits.filter(|(_, limit)| limit.algorithm().capacity() < credit.into());

@@ -1,4 +1,4 @@
-//! Finds regular expressions that may take a long time or can test only short values.
+//! Finds regular expressions that may be slow or can test only short values.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -9,14 +9,14 @@ use crate::config::problem::{Path, Problem};
 use crate::rule::pattern::Pattern;
 use crate::rule::{Mode, OnLongValue, Part, Rule};
 
-/// Size of a value, in bytes, that every pattern should be able to test. Paths and user agents
-/// usually have a few hundred bytes.
+/// Size of a value, in bytes, that every pattern should be able to test. Paths and user agents are
+/// usually a few hundred bytes long.
 const TYPICAL_VALUE: usize = 1024;
 /// Time per request, in nanoseconds, that triggers a warning.
 const LONG: usize = 1_000_000;
 
-/// Returns the maximum time that the regular expressions of all rules take for one request, in
-/// nanoseconds.
+/// Returns the maximum time, in nanoseconds, that the regular expressions of all rules need for one
+/// request.
 pub fn worst_ns(rules: &[Rule]) -> usize {
     let rules = rules.iter().filter(|rule| rule.mode != Mode::Off);
     let patterns = rules.flat_map(|rule| rule.matches.patterns());
@@ -25,8 +25,8 @@ pub fn worst_ns(rules: &[Rule]) -> usize {
     })
 }
 
-/// Warns about patterns that can test only short values, and about rules that a client can use to
-/// bypass later rules.
+/// Warns about patterns that can test only short values, and about rules that let a client bypass
+/// later rules.
 pub(super) fn of_rule(rule: &Rule, at: &Path) -> Vec<Problem> {
     let patterns = rule.matches.patterns();
     let short = patterns
@@ -55,7 +55,7 @@ fn costly(pattern: &Pattern, at: &Path) -> Problem {
     Problem::error(at.clone(), &Value::from(pattern.text()), message).warning()
 }
 
-/// Warns if the patterns of all rules together may take too long for one request.
+/// Warns if the patterns of all rules combined may take too long for one request.
 pub(super) fn of_file(rules: &[Rule], at: &Path) -> Option<Problem> {
     let worst = worst_ns(rules);
     if worst < LONG {

@@ -12,7 +12,7 @@ use crate::config::problem::{Path, Problem};
 use crate::rule::{KeyPart, Match, Mode, NamedTest, OnMissingKey, Rule, RuleFile, Test};
 
 const OPTIONS: &str = "OPTIONS";
-/// Headers that browsers send in a preflight, and headers that Envoy or a proxy may add.
+/// Headers that browsers send in a preflight or that Envoy or another proxy may add.
 const SENT: [&str; 19] = [
     "accept",
     "accept-encoding",
@@ -39,7 +39,7 @@ const ORIGIN: &str = "origin";
 const REQUESTED_METHOD: &str = "access-control-request-method";
 
 /// Returns a warning for each rule that refuses all CORS preflight requests. The warnings do not
-/// apply if an earlier filter answers preflight requests.
+/// apply if an earlier filter responds to preflight requests.
 pub fn preflight_advice(file: &RuleFile) -> Vec<Problem> {
     let at = Path::root().field("rules");
     let rules = file.rules.iter().enumerate();

@@ -1,10 +1,10 @@
-//! Matches values by tracking the set of all positions in the pattern that the characters read so
-//! far may have reached.
+//! Matches values by tracking the set of all pattern positions that the characters read so far may
+//! have reached.
 //!
-//! For four positions of the set at a time, a step looks up the positions that may follow in a
-//! table. The next step keeps only the positions whose class contains the next character. The
-//! maximum number of table rows that a character needs depends only on the pattern, so the cost of
-//! the costliest character is known when the pattern is parsed.
+//! Each step uses a table to look up which positions may follow, for four positions of the set at a
+//! time. The next step keeps only the positions whose class contains the next character. The
+//! maximum number of table rows needed for a character depends only on the pattern, so the cost of
+//! the most expensive character is known once the pattern has been parsed.
 
 use alloc::vec::Vec;
 
@@ -15,7 +15,7 @@ use super::tree::Tree;
 
 /// Maximum number of 64-bit words in a set of positions.
 pub(super) const MAX_WORDS: usize = super::syntax::MAX_POSITIONS / 64;
-/// Number of table entries for each group of eight positions: 16 for the subsets of its first four
+/// Number of table entries per group of eight positions: 16 for the subsets of the first four
 /// positions, and 16 for the subsets of the other four.
 const ENTRIES: usize = 32;
 const GROUP_SIZE: usize = 8;
@@ -27,7 +27,7 @@ const FIRST_BEYOND: u32 = 128;
 const END: u32 = 0x0011_0000;
 
 // Costs in nanoseconds on a typical processor in Envoy's sandbox. `cargo xtask bench regex`
-// compares these costs with the current machine.
+// compares these costs with measurements on the current machine.
 
 /// Cost of each character.
 const CHARACTER: usize = 20;
@@ -44,21 +44,21 @@ pub(super) struct Automaton {
     /// Class of each ASCII character, as a row index in `masks`.
     ascii: Vec<u8>,
     /// Classes of the characters beyond ASCII. Each class applies from its code point up to the
-    /// next entry.
+    /// code point of the next entry.
     beyond: Vec<(u32, u8)>,
     /// A row for each class, with the positions that accept its characters.
     masks: Rows,
     groups: Vec<Group>,
     /// Table rows of all groups.
     table: Vec<u64>,
-    /// Positions at which a value may begin.
+    /// Positions at which a value may start.
     first: Set,
     /// Positions at which a value may end.
     last: Set,
     empty: bool,
-    /// Number of words that each set uses.
+    /// Number of words in each set.
     words: usize,
-    /// Time of the costliest character, in nanoseconds.
+    /// Time needed for the most expensive character, in nanoseconds.
     cost: usize,
 }
 
@@ -70,8 +70,8 @@ type Set = [u64; MAX_WORDS];
 struct Group {
     /// Index of the group's first row in the table.
     at: usize,
-    /// First word that contains positions that may follow these, and number of words up to the last
-    /// such word.
+    /// First word with positions that may follow these, and number of words up to and including the
+    /// last such word.
     word: usize,
     words: usize,
 }
@@ -86,8 +86,8 @@ pub(super) struct End {
 }
 
 impl Automaton {
-    /// Creates an automaton for the positions of a tree. `None` if there are too many classes of
-    /// characters.
+    /// Creates an automaton for the positions of a tree. Returns `None` if there are too many
+    /// character classes.
     pub(super) fn new(tree: &Tree, positions: &Positions) -> Option<Self> {
         let mut own = Self {
             ascii: Vec::with_capacity(ASCII),
@@ -107,8 +107,8 @@ impl Automaton {
         Some(own)
     }
 
-    /// Divides the characters into classes. Two characters are in the same class if the same
-    /// positions accept them.
+    /// Partitions the characters into classes. Two characters are in the same class if they are
+    /// accepted by the same positions.
     fn classify(&mut self, tree: &Tree, positions: &Positions) -> Option<()> {
         let starts = starts(tree);
         let ends = starts.iter().skip(1).copied().chain([END]);
@@ -146,7 +146,7 @@ impl Automaton {
             let mut used = (0..self.words).filter(is_used);
             let first = used.next();
             let last = used.next_back().or(first);
-            // If sets have one word, `step_in_one_word` needs rows of one word.
+            // If sets are one word long, `step_in_one_word` needs rows of one word.
             let none = usize::from(self.words == 1);
             let words = first.zip(last).map_or(none, |(first, last)| {
                 last.saturating_sub(first).saturating_add(1)
@@ -172,8 +172,8 @@ impl Automaton {
         }
     }
 
-    /// Returns the time in nanoseconds that the costliest character takes. The time depends on the
-    /// groups that a character may reach.
+    /// Returns the time, in nanoseconds, needed for the most expensive character. The time depends
+    /// on the groups that a character may reach.
     fn cost(&self) -> usize {
         let of_class = |class: usize| {
             let bytes = self
@@ -197,7 +197,7 @@ impl Automaton {
         self.cost
     }
 
-    /// Returns the memory that the automaton takes, in bytes.
+    /// Returns the memory used by the automaton, in bytes.
     pub(super) fn bytes(&self) -> usize {
         let words = self.table.len().saturating_add(self.masks.size());
         let groups = self.groups.len().saturating_mul(size_of::<Group>());
@@ -256,7 +256,7 @@ impl Automaton {
     }
 }
 
-/// State while a value is read.
+/// State while a value is being read.
 struct Run<'a> {
     automaton: &'a Automaton,
     /// Positions at which the next character may match.
@@ -299,7 +299,7 @@ impl Run<'_> {
         true
     }
 
-    /// Adds the positions that may follow the positions of a group that are set in `byte`.
+    /// Adds the positions that may follow those positions of a group whose bits are set in `byte`.
     fn add(&mut self, byte: u8, group: &Group) {
         let (low, high) = entries(byte);
         let table = &self.automaton.table;
@@ -337,8 +337,8 @@ impl Run<'_> {
     }
 }
 
-/// Returns the indices of the two table entries for the positions of a group that are set in
-/// `byte`.
+/// Returns the indices of the two table entries for those positions of a group whose bits are set
+/// in `byte`.
 fn entries(byte: u8) -> (usize, usize) {
     (usize::from(byte & 15), usize::from(byte >> 4) | 16)
 }
@@ -351,7 +351,7 @@ fn set(words: &[u64]) -> Set {
     set
 }
 
-/// Returns the code points at which the class or the kind of characters may change, in order.
+/// Returns, in order, the code points at which the class or the kind of characters may change.
 fn starts(tree: &Tree) -> Vec<u32> {
     let mut starts = alloc::vec![0];
     let mut add = |start: u32| {

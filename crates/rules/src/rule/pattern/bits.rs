@@ -55,7 +55,7 @@ impl Rows {
         })
     }
 
-    /// Adds to a row the positions that are in both `set` and `only`.
+    /// Adds the positions in both `set` and `only` to a row.
     pub(super) fn add(&mut self, row: usize, set: &[u64], only: &[u64]) {
         for ((to, bits), only) in self.row_mut(row).iter_mut().zip(set).zip(only) {
             *to |= bits & only;
@@ -63,14 +63,13 @@ impl Rows {
     }
 }
 
-/// Returns the index of the word that contains a position, and the bit of the position in this
-/// word.
+/// Returns the index of the word that contains a position, and the position's bit in that word.
 pub(super) fn place(position: usize) -> (usize, u64) {
     let bit = u32::try_from(position & 63).unwrap_or_default();
     (position >> 6, 1_u64.rotate_left(bit))
 }
 
-/// Returns the positions that are in both sets.
+/// Returns the positions common to both sets.
 pub(super) fn both(one: &[u64], other: &[u64]) -> impl Iterator<Item = usize> {
     let words = one.iter().zip(other).map(|(one, other)| one & other);
     words.enumerate().flat_map(|(index, mut word)| {

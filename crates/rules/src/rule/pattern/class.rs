@@ -10,7 +10,7 @@ const CASE: u32 = 32;
 /// A set of characters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Class {
-    /// First and last code point of each range, in order, and with a gap between any two ranges.
+    /// First and last code point of each range, in order, with a gap between any two ranges.
     ranges: Vec<(u32, u32)>,
 }
 
@@ -23,7 +23,7 @@ impl Class {
         class
     }
 
-    /// Returns the POSIX class with this name, which patterns write as `[:name:]`.
+    /// Returns the POSIX class with this name, which is written as `[:name:]` in patterns.
     pub(super) fn named(name: &str) -> Option<Self> {
         let ranges: &[&[u8; 2]] = match name {
             "alnum" => &[b"09", b"AZ", b"az"],
@@ -74,7 +74,7 @@ impl Class {
         }
     }
 
-    /// Adds each ASCII letter of the class in the other case.
+    /// Adds the other case of each ASCII letter in the class.
     pub(super) fn add_other_case(&mut self) {
         for (first, last) in self.ranges.clone() {
             let within = |from: u8, to: u8| (first.max(from.into()), last.min(to.into()));

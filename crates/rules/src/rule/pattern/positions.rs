@@ -1,9 +1,9 @@
-//! Converts a tree to the positions of a Glushkov automaton: the characters of a pattern with its
-//! repetitions written out, and the characters that may follow each of them.
+//! Converts a tree to the positions of a Glushkov automaton: the characters of a pattern, with its
+//! repetitions expanded, and the characters that may follow each of them.
 //!
-//! Conditions such as `\b` cost no time when values are matched. Each position stands for
-//! characters of a single kind, so this module can already determine whether a condition holds
-//! between two positions.
+//! Conditions such as `\b` take no time at match time. Each position represents characters of a
+//! single kind, so this module can determine in advance whether a condition holds between two
+//! positions.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,13 +14,13 @@ use super::tree::{EDGE, Kind, Node, Places, Tree};
 /// Set of positions in a pattern.
 #[derive(Debug)]
 pub(super) struct Positions {
-    /// For each position, the index of its class in the tree, and the kind of its characters.
+    /// For each position, the index of its class in the tree and the kind of its characters.
     pub each: Vec<(usize, Kind)>,
     /// Number of words in a set of positions.
     pub words: usize,
     /// A row for each position, with the positions that may follow it.
     pub follow: Rows,
-    /// Positions at which a value may begin.
+    /// Positions at which a value may start.
     pub first: Vec<u64>,
     /// Positions at which a value may end.
     pub last: Vec<u64>,
@@ -28,7 +28,7 @@ pub(super) struct Positions {
     pub empty: bool,
 }
 
-/// Returns the distinct kinds of the characters of a class.
+/// Returns the distinct kinds of the characters in a class.
 fn kinds_of(tree: &Tree, class: usize) -> Vec<Kind> {
     let mut kinds = Vec::new();
     let ranges = tree.classes.get(class).map(super::class::Class::ranges);
@@ -45,7 +45,7 @@ fn kinds_of(tree: &Tree, class: usize) -> Vec<Kind> {
 }
 
 impl Positions {
-    /// Returns the positions of a pattern; `None` if there are more than `most`.
+    /// Returns the positions of a pattern, or `None` if there are more than `most`.
     pub(super) fn of(tree: &Tree, most: usize) -> Option<Self> {
         let kinds: Vec<Vec<Kind>> = (0..tree.classes.len())
             .map(|class| kinds_of(tree, class))
@@ -79,9 +79,9 @@ impl Positions {
 }
 
 struct Builder {
-    /// Kinds of the characters of each class.
+    /// Kinds of the characters in each class.
     kinds: Vec<Vec<Kind>>,
-    /// Number of kinds that neighbours may have.
+    /// Number of kinds of neighbours.
     sides: Kind,
     words: usize,
     /// A row for each kind, with the positions of this kind.
@@ -92,11 +92,9 @@ struct Builder {
 
 /// A part of the pattern.
 struct Piece {
-    /// A row for each kind of the preceding character, with the positions at which the part may
-    /// begin.
+    /// A row for each kind of preceding character, with the positions at which the part may start.
     first: Rows,
-    /// A row for each kind of the following character, with the positions at which the part may
-    /// end.
+    /// A row for each kind of following character, with the positions at which the part may end.
     last: Rows,
     /// Places at which the part matches the empty string.
     empty: Places,

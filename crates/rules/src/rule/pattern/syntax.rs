@@ -1,7 +1,7 @@
-//! Parses patterns in the syntax of the regex-lite crate, because the first rule files were written
-//! for that crate.
+//! Parses patterns in the syntax of the regex-lite crate, for which the first rule files were
+//! written.
 //!
-//! A pattern only decides whether the whole value matches, so groups capture nothing, and
+//! A pattern only determines whether the whole value matches, so groups capture nothing, and
 //! repetitions are neither greedy nor lazy. Group names and laziness are accepted and ignored.
 
 use alloc::string::String;
@@ -17,7 +17,7 @@ mod escapes;
 
 /// Maximum nesting depth of groups.
 const MAX_DEPTH: u32 = 16;
-/// Maximum number of positions, which is the capacity of an automaton's sets.
+/// Maximum number of positions, which is also the capacity of an automaton's sets.
 pub(super) const MAX_POSITIONS: usize = 512;
 pub(super) const TOO_LARGE: &str =
     "too large: with its repetitions written out it has more than 512 characters";
@@ -80,7 +80,7 @@ impl Reader<'_> {
         rest.is_some()
     }
 
-    /// Returns the next character. If the flag `x` is set, skips the whitespace and comments after
+    /// Returns the next character. If the flag `x` is set, skips any whitespace and comments after
     /// the character.
     fn next(&mut self) -> Option<char> {
         let next = self.chars.next();
@@ -175,8 +175,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Parses flags after `(?`. Returns true if they end with `)` and therefore apply to the rest
-    /// of the enclosing group.
+    /// Parses flags after `(?`. Returns true if they end with `)`, in which case they apply to the
+    /// rest of the enclosing group.
     fn flags(&mut self) -> Read<bool> {
         let (mut on, mut seen, mut nothing) = (true, String::new(), false);
         loop {
@@ -207,7 +207,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Parses the minimum and the maximum number of repetitions of the preceding part.
+    /// Parses the minimum and maximum number of repetitions of the preceding part.
     fn times(&mut self) -> Read<(usize, Option<usize>)> {
         let times = match self.chars.next() {
             Some('?') => (0, Some(1)),
@@ -255,7 +255,7 @@ impl Reader<'_> {
         number.ok_or("a number is missing; allowed: {3}, {3,}, {3,5}")
     }
 
-    /// Parses a part that contains no other part.
+    /// Parses a part that contains no other parts.
     fn single(&mut self) -> Read<Node> {
         let class = match self.chars.next() {
             Some('[') => self.bracket()?,
@@ -293,7 +293,7 @@ impl Reader<'_> {
         Node::Empty(Places::of(holds))
     }
 
-    /// Returns a node for a condition on the boundaries of lines.
+    /// Returns a node for a condition on line boundaries.
     fn line(&mut self, holds: impl Fn(u8, u8) -> bool) -> Node {
         self.distinct.feeds = true;
         self.distinct.returns |= self.flags.returns;

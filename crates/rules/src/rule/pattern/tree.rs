@@ -1,13 +1,12 @@
-//! Represents a pattern as a tree, which contains only the parts that affect whether a value
-//! matches.
+//! Represents a pattern as a tree that contains only the parts that affect whether a value matches.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::class::Class;
 
-/// Kind of neighbour that conditions such as `^` and `\b` distinguish. [`EDGE`] is the beginning or
-/// the end of a value. The other values are kinds of characters.
+/// Kind of neighbour, as distinguished by conditions such as `^` and `\b`. [`EDGE`] is the
+/// beginning or the end of a value. All other values are kinds of characters.
 pub(super) type Kind = u8;
 pub(super) const EDGE: Kind = 0;
 pub(super) const WORD: Kind = 1;
@@ -17,8 +16,8 @@ pub(super) const OTHER: Kind = 4;
 /// Number of kinds of neighbours.
 pub(super) const KINDS: u8 = 5;
 
-/// A condition on a place in a value, represented as the set of all pairs of neighbours for which
-/// the condition holds. Any combination of conditions is therefore also a set of pairs.
+/// A condition on a place in a value, represented by the set of all pairs of neighbours for which
+/// it holds. Any combination of conditions can therefore also be represented by a set of pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Places(u32);
 
@@ -57,7 +56,7 @@ impl Places {
     }
 }
 
-/// The kinds of characters that the conditions of a pattern distinguish.
+/// The kinds of characters distinguished by a pattern's conditions.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -108,12 +107,12 @@ pub(super) enum Node {
     Class(usize),
     Concat(Vec<Self>),
     Either(Vec<Self>),
-    /// A node that is repeated, with the minimum and the maximum number of repetitions.
+    /// A repeated node, with its minimum and maximum number of repetitions.
     Repeat(Box<Self>, usize, Option<usize>),
 }
 
 impl Node {
-    /// Joins parts in sequence.
+    /// Concatenates parts.
     pub(super) fn concat(parts: Vec<Self>) -> Self {
         let mut joined: Vec<Self> = Vec::with_capacity(parts.len());
         for part in parts {
@@ -128,7 +127,7 @@ impl Node {
         Self::only(joined, Self::Concat).unwrap_or(Self::Empty(Places::ALL))
     }
 
-    /// Joins parts as alternatives.
+    /// Combines parts as alternatives.
     pub(super) fn either(branches: Vec<Self>) -> Self {
         let mut joined: Vec<Self> = Vec::with_capacity(branches.len());
         let mut empty = Places::NONE;
@@ -151,8 +150,8 @@ impl Node {
         parts.pop()
     }
 
-    /// Repeats a node. Repetitions of the empty string, and nested repetitions such as `a+*`, add
-    /// no level to the tree, so that the tree size is bounded by the number of positions.
+    /// Repeats a node. Repetitions of the empty string and nested repetitions such as `a+*` do not
+    /// add a level to the tree, so that its size is bounded by the number of positions.
     pub(super) fn repeat(self, least: usize, most: Option<usize>) -> Self {
         let is_simple = |least, most| least <= 1 && matches!(most, None | Some(1));
         match (self, least, most) {
@@ -169,8 +168,8 @@ impl Node {
         }
     }
 
-    /// Returns the number of positions of the pattern with its repetitions written out. `of_class`
-    /// returns the number of positions for a class.
+    /// Returns the number of positions in the pattern, with its repetitions expanded. `of_class`
+    /// returns the number of positions of a class.
     pub(super) fn positions(&self, of_class: &dyn Fn(usize) -> usize) -> usize {
         let sum = |parts: &[Self]| {
             let each = parts.iter().map(|part| part.positions(of_class));

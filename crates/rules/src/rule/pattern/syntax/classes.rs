@@ -25,7 +25,7 @@ impl Reader<'_> {
             self.next();
             class.add('-'.into(), '-'.into());
         }
-        // A class is never empty, so a `]` at its beginning is an element.
+        // A class is never empty, so a `]` at the beginning is an element.
         if class.ranges().is_empty() && self.peek() == Some(']') {
             self.next();
             class.add(']'.into(), ']'.into());
