@@ -124,7 +124,7 @@ impl Server {
                 accepted = self.listener.accept() => match accepted {
                     Ok(accepted) => accepted,
                     Err(error) => {
-                        // The most common cause is too many open files. Some of them may be closed during the pause.
+                        // A common cause is too many open files. Some of them may be closed during the pause.
                         let fields = json!({ "error": error.to_string() });
                         log.write(Level::Warn, "cannot accept a connection", fields);
                         tokio::time::sleep(Duration::from_millis(50)).await;
