@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use loudou_tests::clock::{both, now, pause_for};
 use loudou_tests::cpu::process_time;
 use loudou_tests::flood::flood;
-use loudou_tests::process::Group;
+use loudou_tests::process::{Group, signal};
 use loudou_tests::temp::TempDir;
 use loudou_tests::{Config, Envoy, Guarded, Http, Request, eventually};
 use serde_json::json;
@@ -100,9 +100,10 @@ impl Proxy {
     fn stop(self) -> Result<()> {
         match self {
             Self::Envoy(envoy) => envoy.stop(),
-            Self::Nginx(nginx, _) => {
-                drop(nginx);
-                Ok(())
+            // A killed master process would leave its workers.
+            Self::Nginx(mut nginx, _) => {
+                signal(nginx.pid(), "TERM")?;
+                nginx.wait().map(drop)
             }
         }
     }
